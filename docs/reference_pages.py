@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from inspect import getdoc, signature
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,7 @@ def _help(option: Any) -> str:
 
 
 def _default(option: Any) -> str:
-    if option.required:
+    if option.required or option.name == "storage":
         return "required"
     value = option.default() if callable(option.default) else option.default
     empty = value is None or value in ("", (), [], False) or (value is True and not option.secondary_opts)
@@ -222,10 +223,11 @@ def exported_columns() -> list[str]:
     spec = {**promise, "context_bound": 1, "features": {"names": ["FEATURE"]}, "fallback_action": 0}
     with tempfile.TemporaryDirectory() as folder:
         study = create_study("columns", spec, storage=f"sqlite:///{folder}/store.db")
-        study.ask({"FEATURE": 0.5}, unit="unit", visit="visit", meta={"NAME": "value"})
-        made = study.export(f"{folder}/rounds.csv")
+        made = study.ask({"FEATURE": 0.5}, unit="unit", visit="visit", meta={"NAME": "value"})
+        study.tell(made.id, reward=0.0, cost=0.0, observed_at=datetime.now(UTC))
+        written = study.export(f"{folder}/rounds.csv")
         study.store.close()
-        return Path(made).read_text().splitlines()[0].split(",")
+        return Path(written).read_text().splitlines()[0].split(",")
 
 
 PARTS: dict[str, Callable[[], list[str]]] = {

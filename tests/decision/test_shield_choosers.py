@@ -132,7 +132,7 @@ def test_what_is_asked_of_a_request_and_what_is_not():
         shield(base=0, chooser="request").init(3, ridge=1.0)
     with pytest.raises(InvalidInput, match=r"reward_model = .*: is for an Agent; leave it out of a simulation"):
         shield(base=0, chooser="target", reward_model=Line()).init(3, ridge=1.0)
-    with pytest.raises(InvalidInput, match=r"request = 0: is for simulations; decide\(..., proposal=...\) brings one"):
+    with pytest.raises(InvalidInput, match=r"request = 0: is for simulations; a question brings one, as its proposal"):
         make_agent(options={"chooser": "request", "request": 0})
 
 

@@ -25,11 +25,11 @@ def test_proposals_are_scaled_and_must_be_numbers_above_nothing():
     assert agent.decide(context, proposal=8).action == 2.0
     assert [each.action for each in agent.decide_many([context] * 2, proposals=[4, 12])] == [1.0, 3.0]
     for proposal, words in [
-        (None, r"proposal = None: is missing, and it is this policy's base; decide\(..., proposal=...\)"),
+        (None, r"proposal = None: is missing, and it is this policy's base; give it with the question: proposal=..."),
         ("8", "proposal = '8': must be a number"),
         (math.nan, "proposal = nan: must be a finite number"),
         (-1.0, "proposal = -1.0: must be > 0, since it is the setting that is scaled"),
-        (100.0, "start = 25.0: lies above the dial's end, 20; bases are in the dial's units: state dial=Dial"),
+        (100.0, r"proposal = 100: may be mistyped: it gives a start above the dial's end \(25, above 20\); if it is"),
     ]:
         with pytest.raises(InvalidInput, match=words):
             agent.decide(context, proposal=proposal)

@@ -73,6 +73,11 @@ def test_missing_and_unknown_features_are_422_and_order_does_not_matter(service,
         assert ("missing: weight" in detail) == ("weight" not in context)
         assert "the features are age, weight" in detail
         assert "height" not in detail, "a name that only the caller knows may be a value"
+    answer = service.ask("named", {"age": MARK, "weight": f"{MARK}"})
+    assert (answer.status, answer.code) == (422, "not_finite")
+    assert answer.json()["detail"] == "context['weight']: must be a number, not text"
+    assert answer.json()["field"] == "context"
+    assert str(MARK).encode() not in answer.content
     one = service.ask("named", {"age": 65, "weight": 60}).json()
     two = service.ask("named", {"weight": 60, "age": 65}).json()
     assert one["certificate"]["context"] == two["certificate"]["context"]

@@ -48,12 +48,24 @@ def test_another_address_without_keys_is_refused_in_one_sentence(tmp_path):
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_the_port_that_was_free_is_named(tmp_path, monkeypatch, host):
     asked = []
-    monkeypatch.setattr("safedial.service.server.serve", lambda storage, *, port, **options: asked.append(port))
+    monkeypatch.setattr("safedial.service.server.uvicorn.run", lambda app, *, port, **options: asked.append(port))
     done = run("serve", "--storage", f"sqlite:///{tmp_path}/t.db", "--port", "0", "--host", host)
     assert asked[0] > 0
     assert f"at http://{host}:{asked[0]}/ " in done.stderr
     with socket.socket() as free:
         free.bind(("127.0.0.1", asked[0]))
+
+
+def test_a_new_store_is_announced_and_a_service_only_when_it_can_start(tmp_path, monkeypatch):
+    monkeypatch.setattr("safedial.service.server.uvicorn.run", lambda app, **options: None)
+    refused = run("serve", "--storage", f"sqlite:///{tmp_path}/t.db", "--port", "80000")
+    assert (refused.returncode, "must lie between 0 and 65535" in refused.stderr) == (2, True)
+    assert "serves" not in refused.stderr
+    assert not list(tmp_path.iterdir())
+    made, again = (run("serve", "--storage", f"sqlite:///{tmp_path}/t.db", "--port", "8123") for _ in range(2))
+    assert "t.db did not exist: a new, empty store was created" in made.stderr
+    assert "created" not in again.stderr
+    assert all("at http://127.0.0.1:8123/ " in done.stderr for done in (made, again))
 
 
 @pytest.mark.parametrize("workers", [1, 2])

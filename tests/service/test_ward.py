@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from safedial.service import running
+from safedial.service.timeline import FRESH_SECONDS
 from safedial.study import Store, create_study, open_study
 from safedial.study.keys import create_key
 from tests.service.browser import Browser
@@ -159,7 +160,7 @@ def test_now_says_the_advice_why_and_what_to_do_next_and_announces_new_advice(br
         for words in ("For patient P-4, day 1", "750 mg/day", "1400 mg/day was proposed: lowered to 750 mg/day."):
             assert words in said
         assert "so the start setting is given." in said
-        assert "Apply 750 mg/day. Then report the trough and the attainment by " in said
+        assert "Apply 750 mg/day. Then report the trough by " in said
         made = study.ask({"protocol": 1600, "weight": 80}, proposal=600, unit="P-5", visit="day 1")
         browser.run("tick()")
         heard = browser.until("document.getElementById('news').textContent", wanted=lambda words: words)
@@ -383,3 +384,37 @@ def test_units_are_found_by_a_part_of_their_label(ward):
     rest = service.get("/v1/studies/vancomycin/units?search=P&limit=3&after=3").json()
     assert ([each["unit"] for each in rest["units"]], rest["after"]) == (["P-3"], None)
     assert service.get("/v1/studies/vancomycin/units?search=nobody").json() == {"units": [], "after": None}
+
+
+def test_the_page_promises_nothing_while_only_the_declared_start_was_advised(browser, store):
+    study = create_study("vancomycin", {**VANCOMYCIN, "guard": {}}, storage=store)
+
+    def said(url, place):
+        time.sleep(FRESH_SECONDS)
+        shown(browser, url, place)
+        browser.look(390, 844, phone=True)
+        assert browser.run("document.documentElement.scrollWidth") <= 390, place
+        return text(browser, "main")
+
+    with running(store) as url:
+        for number in range(16):
+            made = study.ask({"protocol": 1500, "weight": 80}, unit=f"P-{number}", proposal=2000)
+            if made.to_dict()["certificate"]["promise"] != "declared":
+                break
+            if number < 2:
+                for place in ("", "vancomycin", "vancomycin:health"):
+                    words = said(url, place)
+                    assert "Nothing is proved yet: the start setting rests on the team's own judgement." in words
+                    assert "promised at most" not in words
+                    assert "The promise" not in words
+            study.tell(made.id, cost=9)
+        assert "attainment" not in said(url, "vancomycin:health"), "nobody reported it, and the policy does not read it"
+        assert number > 3, "the study began at its start"
+        assert "promised at most 20 %" in said(url, "")
+        for place in ("vancomycin", "vancomycin:health"):
+            words = said(url, place)
+            assert "The promise: in each round the trough is above 20 mg/l with probability at most 20 %" in words
+            assert "Nothing is proved" not in words
+        study.resume("another assay", forget=True)
+        study.ask({"protocol": 1500, "weight": 80}, unit="P-1", proposal=2000)
+        assert "Nothing is proved for the latest decision: it is the start setting" in said(url, "vancomycin")

@@ -114,6 +114,13 @@ def test_a_round_without_an_outcome_says_what_it_does_to_learning(study):
     assert "skips this round" in study("void", first, "--reason", "moved away", "--unrelated")[1]
     assert "skips this round" in study("expire", third, "--reason", "moved away", "--unrelated")[1]
     assert "learns nothing more" in study("void", second, "--reason", "looked bad")[1]
+    code, _, told = study("void", second, "--reason", "looked bad", "--unrelated")
+    assert code == 2
+    assert "is void already, without stating that this is unrelated to its outcome; a void round stays void" in told
+    assert "as it was declared" in told
+    told = study("void", first, "--reason", "fell ill")[2]
+    assert "is void already, for another reason and as unrelated to its outcome" in told
+    assert "cannot be undone" in study("void", "--help")[1]
     told = study("tell", fourth, "--reward", 0, "--cost", 0, "--throttled")[1]
     assert "learns nothing more" in told
     study("create", "arrival", *CREATE, "--set", "folding=arrival")
@@ -167,12 +174,13 @@ def test_verify_exits_1_with_the_first_bad_seq(study, tmp_path):
         (["ask", "trial", "0.6"], "must have 2 numbers"),
         (["ask", "trial", "a,b"], "comma-separated numbers"),
         (["ask", "trial", "NaN,0.1"], "finite"),
+        (["ask", "trial", "[0.1, 0.2"], "is not JSON: expecting ',' delimiter at character 10"),
         (["ask", "none", "0.1,0.1"], "no such study"),
         (["tell", "trial.9", "--reward", "1", "--cost", "1"], "no such decision"),
         (["resume", "trial", "--reason", "x"], "is not stopped"),
         (["status", "trial", "--format", "xml"], "table or json"),
         (["status", "trial", "--storage", "sqlite:///none/none.db"], "no such file"),
-        (["create", "trial", *CREATE], "already"),
+        (["create", "trial", *CREATE], "already is such a study; load_if_exists=True, or --load-if-exists, opens it"),
         (["create", "bad name", *CREATE], "letters"),
         (["create", "b", "--set", "dim"], "NAME=VALUE"),
         (["create", "b", "--spec", "none.json"], "none.json"),
@@ -231,13 +239,37 @@ def test_a_shield_study_from_a_spec_file_takes_proposals(study, tmp_path):
     assert study("tell", decision["id"], "--cost", "120")[0] == 0
     assert "Already recorded" in study("tell", decision["id"], "--cost", "120", "--reward", "0")[1]
     code, _, err = study("ask", "insulin", "150")
-    assert (code, "proposal" in err) == (2, True)
+    assert (code, "on the command line --proposal" in err) == (2, True)
+    code, _, err = study("ask", "insulin", "150", "--proposal", "600")
+    assert (code, "proposal = 600: may be mistyped: it gives a start above the dial's end (150, above 25)" in err) == (
+        2,
+        True,
+    )
     _, out, _ = study("ask", "insulin", "150", "--proposal", "6")
     assert "The base: the proposed setting, 6 U." in out
     assert "Proposal: 6 U, lowered to 1.5 U." in out
     answered = study("import", "insulin", tmp_path / "insulin.toml")
     assert (answered[0], "only from rounds that it decided" in answered[2]) == (2, True)
     assert answer(study("verify", "insulin", "--json"))["ok"]
+
+
+def test_a_mistyped_context_or_cost_and_a_missing_store_are_named_with_an_example(study, tmp_path, monkeypatch):
+    (tmp_path / "insulin.toml").write_text(SHIELD)
+    assert study("create", "insulin", "--spec", tmp_path / "insulin.toml")[0] == 0
+    code, _, err = study("ask", "insulin", '{"glucose": 150', "--proposal", "6")
+    assert (code, "at character 16; must be comma-separated numbers, or JSON such as '{\"glucose\": 1}'" in err) == (
+        2,
+        True,
+    )
+    made = answer(study("ask", "insulin", "150", "--proposal", "6", "--json"))
+    code, _, err = study("tell", made["id"], "--cost", "9,8")
+    assert (code, "cost = '9,8': must be a number, not text; write a decimal point, not a comma" in err) == (2, True)
+    monkeypatch.delenv("SAFEDIAL_STORAGE")
+    for words in (["status", "insulin"], ["list"]):
+        code, out, err = study(*words)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert "give --storage sqlite:///my.db, or set the variable: export SAFEDIAL_STORAGE=sqlite:///my.db" in err
+    assert "SAFEDIAL_STORAGE" in study("status", "--help")[1]
 
 
 def test_several_costs_from_the_shell(study, tmp_path):
@@ -330,7 +362,22 @@ def test_units_visits_and_pseudonyms_at_a_shell(study, tmp_path, monkeypatch):
     decision = answer(study(*asked, "--unit-key", "env:WARD_KEY", "--json"))
     code, _, said = study(*asked, "--unit-key", "env:WARD_KEY")
     assert (code, f"already has a decision, {decision['id']}" in said) == (2, True)
+    code, _, said = study("tell", "P-04", "--reward", 0.1, "--cost", 0.2)
+    assert (code, "decision_id = 'P-04'" in said) == (2, True)
+    assert "of the form STUDY.NUMBER.TAG, such as infusion.2.0f6a33b1" in said
+    assert "`safedial study waiting STUDY`" in said
+    (open_,) = answer(study("waiting", "ward", "--json"))["waiting"]
+    stored = decision["certificate"]["unit"]
+    assert open_ == {
+        **{"decision_id": decision["id"], "at": decision["certificate"]["at"], "action": decision["action"]},
+        **{"unit": stored, "visit": "1", "key": None},
+    }
+    listed = study("waiting", "ward")[1]
+    assert decision["id"] in listed
+    assert f"{stored[:12]}…" in listed
     assert study("tell", decision["id"], "--reward", 0.1, "--cost", 0.2)[0] == 0
+    assert study("waiting", "ward")[1] == "No decision waits for an outcome.\n"
+    assert decision["id"] in study("units", "ward", "P-04", "--unit-key", "env:WARD_KEY")[1]
     stored = decision["certificate"]["unit"]
     assert [each["unit"] for each in answer(study("units", "ward", "--json"))["units"]] == [stored]
     assert f"{stored[:12]}…" in study("units", "ward")[1]

@@ -49,7 +49,7 @@ def test_a_late_outcome_of_a_decision_lost_in_a_restore_lands_on_no_other(lost):
             call()
         assert refused.value.code == "unknown_decision"
     mistyped = {
-        mine.id[:-1]: "no such decision; an id has the form STUDY.NUMBER.TAG",
+        mine.id[:-1]: "is not a decision's id, of the form STUDY.NUMBER.TAG",
         f"{mine.id[:-1]}{'1' if mine.id[-1] == '0' else '0'}": "it is mistyped, or it was made before",
         mine.id.replace("trial", "trail"): "no such decision in study 'trial'",
     }

@@ -545,3 +545,21 @@ def test_a_start_below_the_lowest_level_is_warned_about_and_explained(shelf):
     assert (told.action, told.limit) == (0.0, "climb_limit")
     assert "would have exceeded 2 at the start (given is the start, which" in told.certificate["statement"]
     assert "The start lies below the dial's lowest level, so nothing is given" in told.explain()
+
+
+def test_void_rounds_are_assumed_to_be_unrelated_only_where_somebody_vouched(shelf):
+    study, proved = make(shelf), 0
+    for number in range(12):
+        made = study.ask({"dose": 4.0, "weight": 70.0})
+        rests = made.certificate["assumptions"]
+        assert rests == study.decision(made.id).certificate["assumptions"]
+        assert not [each for each in rests if each.startswith("rounds that were left out")]
+        said = [each for each in rests if each.startswith("void rounds that somebody vouched for")]
+        assert len(said) == (made.promise == "bracket"), "a declared start rests on no round"
+        assert all(each.endswith("void rounds that nobody vouched for count as exceeding") for each in said)
+        proved += len(said)
+        if number == 1:
+            study.void(made.id, reason="the sample was lost")
+        else:
+            study.tell(made.id, reward=0.0, cost=0.5)
+    assert 0 < proved < 12

@@ -1,6 +1,8 @@
 """Every operation, on SQLite and on PostgreSQL: what is answered, what is refused, and that refusals change nothing."""
 
+import csv
 import math
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -34,7 +36,8 @@ def test_the_trail_gives_what_stands_out_or_the_whole_log(study):
 
 def test_the_log_holds_every_step_and_verifies(study):
     first, second = study.ask([0.5, 0.1]), study.ask([0.1, 0.5], key="visit-2")
-    study.tell(second.id, reward=0.1, cost=0.2, applied_action=second.action / 2, observed_at="2025-01-31T14:05:00Z")
+    measured = datetime.now(UTC).isoformat()
+    study.tell(second.id, reward=0.1, cost=0.2, applied_action=second.action / 2, observed_at=measured)
     study.tell(first.id, reward=0.1, cost=0.2)
     study.correct(first.id, cost=0.1, reason="typing error")
     third = study.ask([0.1, 0.1])
@@ -47,6 +50,28 @@ def test_the_log_holds_every_step_and_verifies(study):
     assert report.ok, report
     assert (report.decisions, report.inexact, report.seq) == (3, 0, mark["seq"])
     assert study.explain(first.id).count("typing error") == 1
+
+
+def test_a_time_of_measurement_before_the_decision_or_in_the_future_is_refused(study, tmp_path):
+    made, now = study.ask([0.5, 0.1]), datetime.now(UTC)
+    for off, words in ((-25, "before its decision"), (25, "in the future")):
+        observed_at = (now + timedelta(hours=off)).isoformat()
+        with pytest.raises(
+            InvalidInput, match=f"observed_at = '{re.escape(observed_at)}': must not lie {words}.*Z; give"
+        ):
+            study.tell(made.id, reward=0.1, cost=0.2, observed_at=observed_at)
+    assert study.status()["open"] == 1
+    for observed_at in ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00"):
+        with pytest.raises(InvalidInput, match="must not lie"):
+            study.tell(made.id, reward=0.1, cost=0.2, observed_at=observed_at)
+    naive = (now - timedelta(hours=12)).replace(tzinfo=None).isoformat()
+    assert study.tell(made.id, reward=0.1, cost=0.2, observed_at=naive).created
+    assert not study.tell(made.id, reward=0.1, cost=0.2, observed_at=naive).created
+    study.ask([0.5, 0.1])
+    study.correct(made.id, cost=0.3, reason="typing error")
+    assert [row.get("observed_at") for row in study.rows()] == [naive, None]
+    with open(study.export(tmp_path / "log.csv"), newline="") as file:
+        assert [row["observed_at"] for row in csv.DictReader(file)] == [naive, ""]
 
 
 def test_the_model_waits_for_the_first_open_round(study):

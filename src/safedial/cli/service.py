@@ -33,8 +33,13 @@ def serve(
 
     port = port or _free_port(host)
     place = f"[{host}]" if ":" in host else host
-    typer.echo(f"safedial serves {shown(storage)} at http://{place}:{port}/ (stop with Ctrl-C)", err=True)
-    run(storage, host=host, port=port, workers=workers, rate=rate, unit_keys=unit_key or ())
+
+    def announce(new: bool) -> None:
+        if new:
+            typer.echo(f"safedial: {shown(storage)} did not exist: a new, empty store was created", err=True)
+        typer.echo(f"safedial serves {shown(storage)} at http://{place}:{port}/ (stop with Ctrl-C)", err=True)
+
+    run(storage, host=host, port=port, workers=workers, rate=rate, unit_keys=unit_key or (), announce=announce)
 
 
 @key.command()

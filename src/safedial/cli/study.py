@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from safedial.cli.study_log import backup, checkpoint, export, migrate, units, verify
+from safedial.cli.study_log import backup, checkpoint, export, migrate, units, verify, waiting
 from safedial.cli.study_options import DecisionId, Format, JsonFlag, Name, Reason, Storage, UnitKey, opened
 from safedial.cli.study_output import (
     after_import,
@@ -98,7 +98,9 @@ def ask(
     with opened(storage, name, unit_key) as found:
         given = {"allow_extrapolation": allow_extrapolation, "proposal": proposal, "unit": unit, "visit": visit}
         noted = {"key": key, "meta": read_pairs("--meta", meta)}
-        decision = found.ask(read_context(context), baseline_cost=baseline_cost, **noted, **given)
+        decision = found.ask(
+            read_context(context, found.spec.rules.features), baseline_cost=baseline_cost, **noted, **given
+        )
         print_answer(decision.to_dict(), format, json, str(decision.explain()))
 
 
@@ -117,7 +119,9 @@ def tell(
     applied_action: Annotated[
         float | None, typer.Option(help="The setting that was applied, if it differs from the advice.")
     ] = None,
-    observed_at: Annotated[str | None, typer.Option(help="When it was measured, ISO 8601.")] = None,
+    observed_at: Annotated[
+        str | None, typer.Option(help="When it was measured, ISO 8601: 2025-01-31T14:05:00Z.")
+    ] = None,
     throttled: Annotated[bool, typer.Option(help="The setting was lowered or stopped because of the outcome.")] = False,
     unrelated: Annotated[
         bool,
@@ -127,7 +131,7 @@ def tell(
     json: JsonFlag = False,
 ) -> None:
     """Report the outcome of a decision."""
-    with opened(storage, decision_id) as found:
+    with opened(storage, decision_id=decision_id) as found:
         receipt = found.tell(
             decision_id,
             reward=reward,
@@ -156,7 +160,7 @@ def correct(
     json: JsonFlag = False,
 ) -> None:
     """Correct values of a reported outcome."""
-    with opened(storage, decision_id) as found:
+    with opened(storage, decision_id=decision_id) as found:
         receipt = found.correct(
             decision_id, reason=reason, reward=reward, cost=read_cost(cost), applied_action=applied_action
         )
@@ -174,9 +178,9 @@ def void(
     json: JsonFlag = False,
 ) -> None:
     """Declare a round void. Unless its reason is unrelated to the outcome, certified policies and HP-Student learn
-    nothing from this round on; HP-Conformal and HP-Shield count it as exceeding.
+    nothing from this round on; HP-Conformal and HP-Shield count it as exceeding. It cannot be undone or changed later.
     """
-    with opened(storage, decision_id) as found:
+    with opened(storage, decision_id=decision_id) as found:
         receipt = found.void(decision_id, reason=reason, unrelated=unrelated)
         after = without_outcome(found.spec, decision_id, unrelated=unrelated, final=True)
         print_answer(receipt.to_dict(), format, json, f"{receipt_words(receipt)} {after}")
@@ -195,7 +199,7 @@ def expire(
     """Stop waiting for an outcome. Unless the reason is unrelated to it, a certified study learns nothing more until
     the outcome is reported.
     """
-    with opened(storage, decision_id) as found:
+    with opened(storage, decision_id=decision_id) as found:
         (receipt,) = found.expire(decision_id, reason=reason, unrelated=unrelated)
         after = without_outcome(found.spec, decision_id, unrelated=unrelated, final=False)
         print_answer(receipt.to_dict(), format, json, f"{receipt_words(receipt)} {after}")
@@ -280,7 +284,7 @@ def import_(
 @study.command()
 def explain(decision_id: DecisionId, storage: Storage, format: Format = "table", json: JsonFlag = False) -> None:
     """Explain why an action was advised, and what its outcome was."""
-    with opened(storage, decision_id) as found:
+    with opened(storage, decision_id=decision_id) as found:
         answer = {**found.decision(decision_id).to_dict(), "events": found.about(decision_id)}
         print_answer(answer, format, json, str(found.explain(decision_id)))
 
@@ -294,5 +298,5 @@ def status(name: Name, storage: Storage, format: Format = "table", json: JsonFla
         print_answer(words, format, json)
 
 
-for command in (verify, export, checkpoint, backup, migrate, units):
+for command in (waiting, verify, export, checkpoint, backup, migrate, units):
     study.command()(command)

@@ -1,4 +1,4 @@
-"""`safedial study`: the commands that read a whole log: verify, export, checkpoint, backup, migrate, units."""
+"""`safedial study`: the commands that read a log: verify, export, checkpoint, backup, migrate, units, waiting."""
 
 from __future__ import annotations
 
@@ -199,11 +199,31 @@ def units(
     ]
     print_table(name, heads, rows)
     if unit:
-        names = ("visit", "at", "action", "applied_action", "reward", "cost", "status")
-        heads = tuple(each.removesuffix("_action") for each in names)
+        names = ("decision_id", "visit", "at", "action", "applied_action", "reward", "cost", "status")
+        heads = tuple(each.removesuffix("_action").removesuffix("_id") for each in names)
         course = [[_cell(each, row.get(each)) for each in names] for row in told["course"]]
         print_table(f"Course of {_short(told['unit'])}", heads, course)
         typer.echo(long_run_words(told["long_run"]))
+
+
+def waiting(name: Name, storage: Storage, format: Format = "table", json: JsonFlag = False) -> None:
+    """List the decisions without an outcome yet, the oldest first, with the ids that `tell` takes."""
+    from safedial.cli.output import print_table
+    from safedial.study.event import moment
+
+    with opened(storage, name) as found:
+        bodies = {row["decision_id"]: (row["at"], found.decision(row["decision_id"]).body) for row in found.waiting()}
+    names = ("unit", "visit", "key", "action")
+    rows = [
+        {"decision_id": each, "at": moment(at), **{one: body.get(one) for one in names}}
+        for each, (at, body) in bodies.items()
+    ]
+    if json or format == "json" or not rows:
+        print_answer({"waiting": rows}, format, json, "No decision waits for an outcome.")
+        return
+    names = [one for one in rows[0] if any(row[one] is not None for row in rows)]
+    shown = [[_cell(one, row[one]) for one in names] for row in rows]
+    print_table(f"{name}: decisions without an outcome yet", [one.removesuffix("_id") for one in names], shown)
 
 
 def _short(label: str) -> str:
@@ -218,6 +238,8 @@ def _cell(name: str, value: Any) -> str:
 
     if value is None:
         return ""
+    if name == "unit":
+        return _short(value)
     if name == "at":
         return str(value)[:16].replace("T", " ")
     if name == "action":

@@ -108,15 +108,19 @@ def after_import(spec: Any) -> str:
     )
 
 
-def read_context(words: str) -> Any:
-    """0.6,0.3 or JSON."""
+def read_context(words: str, features: Any = None) -> Any:
+    """0.6,0.3 or JSON, an object of the study's `features` if it has them."""
     text = words.strip()
     try:
         return json_.loads(text if text.startswith(("[", "{")) else f"[{text}]")
-    except ValueError:
-        raise InvalidInput(
-            'context: must be comma-separated numbers, or JSON: \'{"age": 61, "weight": 80}\'', "not_finite"
-        ) from None
+    except ValueError as error:
+        names = ("age", "weight") if features is None else features.names
+        example = json_.dumps(dict.fromkeys(names, 1), ensure_ascii=False)
+        place = ""
+        if text.startswith(("[", "{")) and isinstance(error, json_.JSONDecodeError):
+            place = f" is not JSON: {error.msg[:1].lower()}{error.msg[1:]} at character {error.pos + 1};"
+        rule = f"context:{place} must be comma-separated numbers, or JSON such as '{example}'"
+        raise InvalidInput(rule, "not_finite") from None
 
 
 def read_fields(spec: Path | None, fields: list[str] | None) -> dict[str, Any]:

@@ -6,6 +6,7 @@ Conversions to the dial are rounded down, so that a setting never means a larger
 from __future__ import annotations
 
 import math
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.errors import InvalidInput, printable, require
+from safedial.errors import InvalidInput, printable, refusal, require
 
 Setting = TypeVar("Setting", float, NDArray[np.float64])
 
@@ -287,13 +288,26 @@ def real(name: str, value: Any, *, finite: bool = True) -> float:
     if type(value) is float and math.isfinite(value):
         return value
     is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, (bool, np.bool_))
-    require(is_number, name, value, "must be a number", code="not_finite")
+    if not is_number:
+        raise _no_number(name, value)
     try:
         number = float(value)
     except OverflowError:
         raise InvalidInput(f"{name}: is a whole number too large for a float", "not_finite") from None
     require(math.isfinite(number) or not finite, name, value, "must be a finite number", code="not_finite")
     return number
+
+
+def _no_number(name: str, value: Any) -> InvalidInput:
+    """The refusal of text and the like in place of a number; what everybody may read names no value."""
+    rule = "must be a number"
+    if isinstance(value, str):
+        rule += ", not text"
+        if re.fullmatch(r"\s*[-+]?\d+,\d+\s*", value):
+            rule += "; write a decimal point, not a comma"
+    told = refusal(name, value, rule, code="not_finite")
+    told.public = f"{name}: {rule}"
+    return told
 
 
 def reals(given: Mapping[str, Any]) -> list[float]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from safedial.core.promise import PROMISES
 from safedial.decision.decision import proposal_answer
 from safedial.decision.rounds import STATUSES
 from safedial.service.evidence_path import evidence_at, log_path, over_threshold, unwatched
@@ -44,7 +45,9 @@ def series(track: Track, points: int) -> dict[str, Any]:
             "costs": _limits(rules),
             "risk": rules.spec.promised_risk,
             "promise": rules.spec.promise,
+            "proved": _proved(track),
             "policy": rules.policy.name,
+            "reads_reward": rules.learner.needs_reward(rules),
             "dial": rules.dial.to_dict(),
             "fallback_action": rules.fallback_action,
             "labels": track.study.spec.fields.get("labels", {}),
@@ -62,6 +65,18 @@ def series(track: Track, points: int) -> dict[str, Any]:
             "ages": ages(track),
             "curves": curves(track, points, path),
         }
+
+
+def _proved(track: Track) -> str:
+    """Which decisions have a proved promise: the "latest" of those that claim one, an "earlier" one, or "none". Before
+    the first of them, what that one will have without outcomes.
+    """
+    rules, proved = track.study.spec.rules, track.column("proved")
+    claimed = proved[np.isfinite(proved)]
+    if not len(claimed):
+        start = PROMISES[rules.spec.promise].start if rules.start_action is None else "declared"
+        return "latest" if PROMISES[start].proved else "none"
+    return "latest" if claimed[-1] else "earlier" if claimed.any() else "none"
 
 
 def _phase_limits(track: Track) -> list[dict[str, Any]]:

@@ -129,7 +129,7 @@ class Outcome(_Closed):
     applied_action: float | None = Field(
         None, description="if it differs from the advice; it must have been chosen without knowledge of the outcome"
     )
-    observed_at: str | None = Field(None, description="ISO 8601")
+    observed_at: str | None = Field(None, description="ISO 8601; neither before the decision nor in the future")
     throttled: bool = Field(
         False, description="the action was lowered because of the outcome, which is not an override"
     )

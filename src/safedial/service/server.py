@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from safedial.errors import import_extra, require
@@ -18,6 +18,7 @@ from safedial.service.app import make_app
 from safedial.service.app_state import Limits
 from safedial.service.connections import PROTOCOL
 from safedial.study import Store
+from safedial.study.database import lacks_file
 
 uvicorn = import_extra("uvicorn", "service")
 
@@ -58,15 +59,20 @@ def serve(
     workers: int = 1,
     rate: float | None = None,
     unit_keys: Sequence[str] = (),
+    announce: Callable[[bool], None] = lambda new: None,
 ) -> None:
-    """Serve a store until interrupted. An address that other machines can reach needs a key first."""
+    """Serve a store until interrupted. An address that other machines can reach needs a key first. `announce` is called
+    before the service starts, with whether the store is a new file.
+    """
     require(1 <= workers <= 64, "workers", workers, "must lie between 1 and 64")
     require(0 <= port <= 65535, "port", port, "must lie between 0 and 65535")
+    new = lacks_file(storage)
     with Store(storage, unit_keys=unit_keys) as store:
         refuse_open_address(store, host)
     os.environ.update(
         {STORAGE: storage, HOST: host, UNIT_KEYS: "\n".join(unit_keys)} | ({} if rate is None else {RATE: repr(rate)})
     )
+    announce(new)
     options = {"factory": True, "lifespan": "on", "timeout_graceful_shutdown": 10, **QUIET}
     uvicorn.run("safedial.service.server:worker", host=host, port=port, workers=workers, **options)
 

@@ -43,7 +43,7 @@ KNOWN = (CODE["known"], CODE["corrected"])
 
 COLUMNS = (
     *("seq", "at", "tag", "action", "safe_action", "estimate", "number", "baseline_cost", "evidence", "proposal"),
-    *("watched", "start"),
+    *("watched", "start", "proved"),
     *("applied", "reward", "cost", "over", "resolved", "status", "withheld", "blocked"),
 )
 _DECIDED = (
@@ -183,8 +183,9 @@ class Track:
         said, learner = PROMISES[promise], self.study.spec.at(seq).learner
         watched = not doubt and said.claimed
         start = watched and (said.from_constants or not said.proved) and learner.watches_itself
+        proved = float(said.proved) if said.claimed else nan
         given = waits({"intensity": intensity, "habit": habit}, learner.awaits_all)
-        known = (seq, at, tag, *(nan if number is None else number for number in numbers), watched, start)
+        known = (seq, at, tag, *(nan if number is None else number for number in numbers), watched, start, proved)
         unknown = (nan, nan, nan, False, nan, CODE[next_status("", "open", given=given)], False, False)
         for column, value in zip(self._columns.values(), (*known, *unknown), strict=True):
             column.append(value)

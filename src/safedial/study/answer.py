@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from safedial.core.promise import PROMISES
 from safedial.decision.certificates.certified import certificate, explain, proposed
 from safedial.decision.certificates.shared_terms import REPORTED
 from safedial.decision.decision import Certificate, Decision, Text
@@ -21,7 +22,10 @@ FEEDBACK = {
     "contexts do not depend on outcomes that are not yet reported",
 }
 VOIDED = "rounds that were left out were void for reasons unrelated to their outcomes"
-LEFT_OUT = "rounds that were left out were void for reasons unrelated to their contexts, settings and outcomes"
+LEFT_OUT = (
+    "void rounds that somebody vouched for were void for reasons unrelated to their contexts, settings and outcomes, "
+    "and are left out; void rounds that nobody vouched for count as exceeding"
+)
 KEPT = (
     "the estimate also uses rounds from before the amendment, which changed nothing that the estimate rests on; its "
     "risk is counted from its first round on, the promise from the amendment on"
@@ -92,7 +96,8 @@ class StudyDecision(NamedTuple):
         rests = [FEEDBACK[self.learning_order] if words == REPORTED else words for words in facts["assumptions"]]
         rules, body = self.decision.rules, self.body
         leaves_out = rules.version > 1 and not rules.learner.in_order
-        if rests and body["void"]:
+        said = PROMISES[self.promise]
+        if rests and body["void"] and (said.proved or not said.claimed):  # a declared start rests on no round
             rests.append(LEFT_OUT if leaves_out else VOIDED)
         amended = [dict(zip(AMENDED, (*a, True)[:6], strict=True)) for a in body.get("amended", ())]
         begun = [each for each in amended if each["begins_phase"]]

@@ -52,10 +52,15 @@ def shown(storage: str) -> str:
     return parse_url(storage).render_as_string(hide_password=True)
 
 
+def lacks_file(storage: str) -> bool:
+    """Whether this is a SQLite store whose file does not exist yet."""
+    url = parse_url(storage)
+    return url.drivername.startswith("sqlite") and not Path(str(url.database)).exists()
+
+
 def connect(storage: str, *, create: bool = True, upgrade: bool = True) -> Any:
     """An engine with its tables ready; `upgrade=False` leaves an older store as it is."""
-    url = parse_url(storage)
-    if url.drivername.startswith("sqlite") and not create and not Path(str(url.database)).exists():
+    if not create and lacks_file(storage):
         raise StoreUnavailable(f"storage = {shown(storage)}: there is no such file")
     engine = open_engine(storage)
     try:

@@ -38,7 +38,11 @@ def read_id(decision_id: Any) -> DecisionId:
     """The parts of an id."""
     found = ID.fullmatch(str(decision_id))
     if found is None:
-        raise no_decision(decision_id, "; an id has the form STUDY.NUMBER.TAG, such as infusion.2.0f6a33b1")
+        words = (
+            "is not a decision's id, of the form STUDY.NUMBER.TAG, such as infusion.2.0f6a33b1; the answer to `ask` "
+            "has it, and `safedial study waiting STUDY` lists those of open decisions"
+        )
+        raise StudyError("unknown_decision", f"decision_id = {str(decision_id)[:80]!r}: {words}")
     return DecisionId(found[1], int(found[2]), found[3] or "")
 
 
@@ -74,3 +78,11 @@ def check_id(given: DecisionId, right: DecisionId) -> None:
 
 def no_decision(decision_id: Any, more: str = "") -> StudyError:
     return StudyError("unknown_decision", f"decision_id = {str(decision_id)[:80]!r}: there is no such decision{more}")
+
+
+def void_already(decision_id: DecisionId, *, other_reason: bool, unrelated: bool) -> StudyError:
+    """The refusal of a second void that differs from the first, which was or was not declared `unrelated`."""
+    declared = "as unrelated to its outcome" if unrelated else "without stating that this is unrelated to its outcome"
+    words = f"is void already, {'for another reason and ' if other_reason else ''}{declared}"
+    words += "; a void round stays void as it was declared"
+    return StudyError("conflict", f"decision_id = {str(decision_id)!r}: {words}")

@@ -100,7 +100,8 @@ def make_study(
         notes = _created(store, name, whole, units, actor_name(actor))
         if notes is None and not load_if_exists:
             raise StudyError(
-                "study_exists", f"name = {name!r}: there already is such a study; load_if_exists=True opens it"
+                "study_exists",
+                f"name = {name!r}: there already is such a study; load_if_exists=True, or --load-if-exists, opens it",
             )
         opened = Study(store, name, actor=actor, policy=own_policy(whole), unit_key=units.key)
         opened.created = notes is not None

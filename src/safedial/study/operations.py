@@ -19,9 +19,9 @@ from safedial.study.errors import StudyError
 from safedial.study.event import Event, canonical, mark_of
 from safedial.study.event_bodies import QUESTION, Noted, body_of, noted_in
 from safedial.study.event_kinds import EVENT_KINDS, RoundHistory
-from safedial.study.ids import DecisionId, check_id, id_of, no_decision
+from safedial.study.ids import DecisionId, check_id, id_of, no_decision, void_already
 from safedial.study.reducer import context_of, decide_next
-from safedial.study.requests import Request
+from safedial.study.requests import Request, check_observed
 from safedial.study.spec import StudySpec
 from safedial.study.transaction import StudyTransaction
 
@@ -142,6 +142,8 @@ def tell(
     else:
         action, baseline, context = round_.action, round_.baseline_cost, round_.context
     sample = check_outcome(state.study.rules, body, action, baseline, context)
+    if "observed_at" in body:
+        check_observed(body["observed_at"], the_decision(transaction, decision).at)
     return receipt(decision, transaction.append("outcome", body, decision=decision.seq, actor=actor, known=sample))
 
 
@@ -182,9 +184,7 @@ def correct(
     def make() -> Event:
         advice, known = the_decision(transaction, decision).fields(), history_of(transaction, decision)
         if known.void or known.values is None:
-            words = (
-                "has no outcome yet; report it with tell()" if not known.void else "is void; a void round stays void"
-            )
+            words = "is void; a void round stays void" if known.void else "has no outcome yet; report it with tell()"
             raise StudyError("conflict", f"decision_id = {str(decision)!r}: {words}")
         body = {**known.values, **({"unrelated": True} if known.unrelated else {}), **changed}
         context = context_of(transaction.state, advice["context"])
@@ -211,7 +211,7 @@ def void(transaction: StudyTransaction, decision: DecisionId, *, unrelated: bool
         if known.void:
             if known.unrelated == unrelated and known.void.reason == reason:
                 return receipt(decision, known.void, False)
-            raise StudyError("conflict", f"decision_id = {str(decision)!r}: is void already, for another reason")
+            raise void_already(decision, other_reason=known.void.reason != reason, unrelated=bool(known.unrelated))
         if known.outcome:
             body |= {"after_outcome": True, "outcome_seq": known.outcome.seq}
     return receipt(decision, transaction.append("voided", body, decision=decision.seq, actor=actor, reason=reason))

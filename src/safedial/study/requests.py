@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import re
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, TypeVar
 
 from safedial.decision.outcome import read_cost, stated_reward, written_cost
@@ -178,6 +178,20 @@ def written_time(value: Any) -> str:
             "invalid_input", "observed_at: must be an ISO 8601 time, such as 2025-01-31T14:05:00Z"
         ) from None
     return when.isoformat()
+
+
+def check_observed(observed_at: str, decided: int) -> None:
+    """Refuse a time of measurement before its decision, or after now: by more than a day, which clocks and time zones
+    may make of it.
+    """
+    when, day = datetime.fromisoformat(observed_at), timedelta(days=1)
+    when = when.replace(tzinfo=when.tzinfo or UTC)
+    first, last = (datetime.fromtimestamp(at / 1e6, UTC) for at in (decided, now()))
+    way_out = "give the time of the measurement with its zone, such as 2025-01-31T14:05:00Z, or leave it out"
+    require(
+        when >= first - day, "observed_at", observed_at, f"must not lie before its decision, {first:%F %T}Z", way_out
+    )
+    require(when <= last + day, "observed_at", observed_at, f"must not lie in the future; it is {last:%F %T}Z", way_out)
 
 
 def microseconds(when: datetime | None) -> int:

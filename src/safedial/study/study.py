@@ -153,7 +153,8 @@ class Study(StudyConduct):
                 without a chooser that learns); 0 is then recorded.
             applied_action: the applied setting, in the dial's units, if it was not the advice. It must have been chosen
                 without knowing anything about this round's outcome beyond the context.
-            observed_at: when it was measured, for the record (ISO 8601).
+            observed_at: when it was measured, for the record (ISO 8601). At most a day before the decision, and a day
+                ahead of this clock.
             throttled: the action was lowered or stopped *because of* the outcome. This is not an override: the round
                 has no promise, nothing can be learned from it, and, as after a void, learning ends there.
             unrelated: if a dose was advised but none applied: you state that the reason has nothing to do with the
@@ -234,7 +235,7 @@ class Study(StudyConduct):
     def void(
         self, decision_id: str, *, reason: str, unrelated: bool = False, actor: str | None = None, wait: bool = True
     ) -> Receipt | Future[Receipt]:
-        """Remove a round from the study.
+        """Remove a round from the study. It cannot be undone, and what it states cannot be changed later.
 
         Args:
             unrelated: you state that the reason has nothing to do with the outcome. The round is then skipped;

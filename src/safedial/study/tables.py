@@ -108,6 +108,12 @@ def _thresholds(rules: Rules) -> dict[str, Any]:
     return {f"threshold_{name}": cost.threshold for name, cost in rules.spec.costs.items()}
 
 
+def _observed(known: RoundHistory) -> dict[str, Any]:
+    """When the outcome was measured, where that is reported."""
+    observed_at = known.outcome and known.outcome.fields().get("observed_at")
+    return {"observed_at": observed_at} if observed_at else {}
+
+
 def _result(rules: Rules, known: RoundHistory) -> dict[str, Any]:
     values = known.values or {}
     return {
@@ -117,5 +123,6 @@ def _result(rules: Rules, known: RoundHistory) -> dict[str, Any]:
         "reward": values.get("reward"),
         **_costs(rules, values.get("cost")),
         "outcome_at": known.outcome and moment(known.outcome.at),
+        **_observed(known),
         "violated": rules.learner.is_over(rules, values["cost"]) if values else None,
     }

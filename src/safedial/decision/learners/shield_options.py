@@ -18,6 +18,7 @@ import numpy as np
 from safedial.core.brackets import Growth
 from safedial.core.rounding import round_down
 from safedial.core.tolerated import Cost, tolerated_setting
+from safedial.decision.learners.shield_errors import GIVE_PROPOSAL, base_name, too_high
 from safedial.decision.rounds import Asked, Vector
 from safedial.decision.rules import plain_options
 from safedial.decision.units import Dial, real
@@ -53,7 +54,7 @@ def started(rules: Rules, start_action: Any) -> Rules:
     require(dial.low >= 0.0, "dial", dial.low, "must begin at 0 or above: hp_shield scales settings")
     marks, request = options.get("levels"), options.get("request")
     require(marks is None, "levels", marks, "are for simulations", "give the Agent a dial with levels")
-    require(request is None, "request", request, "is for simulations", "decide(..., proposal=...) brings one")
+    require(request is None, "request", request, "is for simulations", "a question brings one, as its proposal")
     named = not isinstance(options["unit"], int)
     require(named, "unit", options["unit"], "must be a word: a column is for simulations", "unit='patient'")
     _check_names(rules)
@@ -194,8 +195,7 @@ def read_question(rules: Rules, asked: Asked, proposal: Any, unit: Any = None) -
     if start is None:
         start = max(dial.low, options["start_scale"] * protocol)
         if start > dial.high:
-            way_out = "bases are in the dial's units: state dial=Dial(high=...), or a smaller start_scale"
-            raise refusal("start", start, f"lies above the dial's end, {dial.high:g}", way_out)
+            raise too_high(base_name(options["base"]), protocol, start, dial)
         relative = any(growth.name == "relative" for growth in brackets(rules))
         if relative and dial.levels and _gives_nothing(dial, start):
             way_out = "state a larger start_scale, a start_action, or an additive bracket"
@@ -246,7 +246,7 @@ def check_functions(rules: Rules, histories: Mapping[str, Any]) -> None:
 
 def _request(rules: Rules, proposal: Any) -> float:
     """The setting that is asked for: any number from the dial's low end on, since no more than the cap is given."""
-    way_out = "decide(..., proposal=...)"
+    way_out = GIVE_PROPOSAL
     require(proposal is not None, "proposal", proposal, "is missing, and the chooser is 'request'", way_out)
     setting = real("proposal", proposal)
     rule = f"must be at least {rules.dial.low:g}, the dial's low end"
@@ -257,23 +257,19 @@ def _request(rules: Rules, proposal: Any) -> float:
 def _protocol(rules: Rules, context: Vector, proposal: Any) -> float:
     base = rules.policy.options["base"]
     if base == "proposal":
-        name, value = "proposal", proposal
-        require(value is not None, name, value, "is missing, and it is this policy's base", "decide(..., proposal=...)")
+        value = proposal
+        require(value is not None, base, value, "is missing, and it is this policy's base", GIVE_PROPOSAL)
     elif isinstance(base, str):
-        name, value = base, raw_value(rules, context, base)
+        value = raw_value(rules, context, base)
     elif isinstance(base, int):
-        name, value = base, float(context[base])
+        value = float(context[base])
     else:
-        name, value = (
-            "base(context)",
-            _called("base", base, raw_features(rules, context) if rules.features else context),
-        )
+        value = _called("base", base, raw_features(rules, context) if rules.features else context)
     if type(value) is float and 0.0 < value < math.inf:
         return value
-    name = name if name in ("proposal", "base(context)") else f"context[{name!r}]"
-    setting = real(name, value)
+    setting = real(base_name(base), value)
     if not setting > 0.0:
-        raise refusal(name, setting, "must be > 0, since it is the setting that is scaled")
+        raise refusal(base_name(base), setting, "must be > 0, since it is the setting that is scaled")
     return setting
 
 

@@ -50,7 +50,8 @@ const drawHead = () => {
     at("why").replaceChildren(...words.map((each, place) => made(place ? "p" : "b", each)), ...(stop ? [Object.assign(made("a", "Resume it, with a reason"), { href: `#${shown}:health` })] : []));
   }
   if (stop) at("why").lastChild.hidden = view === "health";
-  at("promise").textContent = `${stop ? "While it advises, the promise is: " : "The promise: "}${promiseWords(told).replace(/^[A-Z]/, (letter) => letter.toLowerCase())}, if what each decision lists is true.`;
+  const lead = unproved(told) ? `${unproved(told)}. What is to be promised, once it is proved: ` : stop ? "While it advises, the promise is: " : "The promise: ";
+  at("promise").textContent = `${lead}${promiseWords(told).replace(/^[A-Z]/, (letter) => letter.toLowerCase())}, if what each decision lists is true.`;
   at("overdue-mark").hidden = !overdue;
   at("overdue-mark").textContent = `${whole(overdue)} overdue`;
   for (const each of document.querySelectorAll(".unit-name")) each.textContent = unitName();
@@ -105,7 +106,8 @@ const drawHealth = () => {
   at("evidence-title").textContent = capital(against());
   at("evidence-words").textContent = `1 at the start; ${shortNumber(told.alarm_at)} stops the study`;
   at("evidence-count").hidden = !alike || !counts.outcomes;
-  at("evidence-count").textContent = `${capital(over)}: ${whole(counts.violations)} of ${many(counts.outcomes, "outcome")}, ${percent(counts.violations / counts.outcomes)} (${percent(0.95)}: ${percent(told.interval[0])} to ${percent(told.interval[1])}); promised at most ${percent(risk)}. This count is shown and not tested.`;
+  at("evidence-count").textContent = `${capital(over)}: ${whole(counts.violations)} of ${many(counts.outcomes, "outcome")}, ${percent(counts.violations / counts.outcomes)} (${percent(0.95)}: ${percent(told.interval[0])} to ${percent(told.interval[1])}); ${atMost(told)}. This count is shown and not tested.`;
+  at("chart-reward").parentNode.hidden = !curves.reward.some(rewarded) && !told.reads_reward;
   at("reward-title").textContent = `${capital(rewardName())}, summed`;
 
   const x = curves.seq, where = (n) => `decision ${x[n]}, ${clock(curves.at[n])}`, pick = (n) => n >= 0 && openCertificate(`${told.name}.${curves.seq[n]}`);
@@ -118,7 +120,7 @@ const drawHealth = () => {
     : [{ label: "mean", y: curves.cost, colour: "var(--advised)" }, { label: told.below ? "smallest" : "largest", y: curves.cost_max, colour: "var(--quiet)", points: true, hot: curves.violations.map((n) => n > 0) }] });
   const most = 4 * risk + 2 * (counts.outcomes ? counts.violations / counts.outcomes : 0);
   drawChart(at("chart-rate"), { ...base, title: `Share of outcomes ${over}`, value: "share", floor: 0, band: { low: curves.rate_low, high: curves.rate_high.map((high) => Math.min(high, most)) },
-    rules: [{ y: risk, label: `promised at most ${percent(risk)}`, colour: "var(--bad)" }], lines: [{ label: `share ${over}`, y: curves.rate, colour: "var(--advised)" }] });
+    rules: [{ y: risk, label: atMost(told), colour: "var(--bad)" }], lines: [{ label: `share ${over}`, y: curves.rate, colour: "var(--advised)" }] });
   drawChart(at("chart-evidence"), { title: capital(against()), x: curves.evidence_seq, axis: AXIS, value: "evidence, 1 at the start", where: (n) => `decision ${curves.evidence_seq[n]}`, log: true, least: 0.01,
     none: counts.decisions ? `${shortNumber(counts.evidence)} now; this study keeps no record of its course` : "nothing yet",
     rules: [{ y: told.alarm_at, label: "stops the study", colour: "var(--bad)" }], lines: [{ label: "evidence", y: curves.evidence, colour: "var(--advised)" }] });

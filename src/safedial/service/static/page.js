@@ -39,7 +39,7 @@ const whoWords = (row) => [...(row.unit === null ? [] : [`${unitName()} ${shortU
 
 // What a person at the dial should do about a decision.
 const nextWords = (row) => {
-  const stop = stopped(), measures = listed([...(told.costs ? Object.keys(told.costs) : [costName()]), rewardName()].map((name) => `the ${name}`));
+  const stop = stopped(), measures = listed([...(told.costs ? Object.keys(told.costs) : [costName()]), ...(told.reads_reward ? [rewardName()] : [])].map((name) => `the ${name}`));
   const late = row.due_at !== null && new Date(row.due_at) < Date.now();
   if (stop && row.seq < stop.seq && row.status === "open") return `The study has stopped since. Ask whoever is responsible before you apply this. Then report ${measures}.`;
   if (row.status === "open" && late) return `Report ${measures}: this was due on ${day(row.due_at)}, ${since(row.due_at)} ago.`;
@@ -113,7 +113,7 @@ const drawRows = async () => {
     cell(row, clock(each.at));
     advisedCell(row, each);
     cell(row, setting(each.applied));
-    cell(row, measured(each.reward, told.labels.reward_unit));
+    cell(row, rewarded(each.reward) ? measured(each.reward, told.labels.reward_unit) : "–");
     cell(row, costWords(each.cost), each.violated ? "over" : "");
     const outcome = outcomeWords(each);
     cell(row, outcome, each.violated || outcome.startsWith("overdue") ? "over" : "");
@@ -131,7 +131,7 @@ const drawStudies = async () => {
   const { studies } = await (await get("/v1/studies")).json();
   at("none").hidden = studies.length > 0;
   const cards = await Promise.all(studies.slice(0, 30).map(async ({ name }) => {
-    const { counts, risk, stops, below, costs } = await (await get(`/v1/studies/${name}/series?points=10`)).json();
+    const study = await (await get(`/v1/studies/${name}/series?points=10`)).json(), { counts, stops } = study;
     const card = made("a", "", "card");
     card.href = `#${name}`;
     const head = card.appendChild(made("h2", name));
@@ -139,7 +139,8 @@ const drawStudies = async () => {
     const rate = counts.outcomes ? percent(counts.violations / counts.outcomes) : "none";
     if (counts.stopped) card.append(made("p", `Since ${day(stops[stops.length - 1].at)}. ${STOPS[counts.stopped] || counts.stopped}`, "warn"));
     if (counts.overdue) card.append(made("p", `${many(counts.overdue, "outcome")} overdue`, "warn"));
-    card.append(made("p", `${many(counts.decisions, "decision")}, ${many(counts.open, "outcome")} open`, "quiet"), made("p", `${overLimit({ below, costs })}: ${rate}; promised at most ${percent(risk)}`, "quiet"));
+    card.append(made("p", `${many(counts.decisions, "decision")}, ${many(counts.open, "outcome")} open`, "quiet"), made("p", `${overLimit(study)}: ${rate}; ${atMost(study)}`, "quiet"));
+    if (unproved(study)) card.append(made("p", `${unproved(study)}.`, "quiet"));
     return card;
   }));
   at("cards").replaceChildren(...cards);

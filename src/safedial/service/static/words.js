@@ -79,6 +79,8 @@ const measured = (value, unit) => `${shortNumber(value)}${unit && value !== null
 // The study's own names: of what is measured, of the reward, of a unit.
 const costName = () => told.labels.cost ?? "cost";
 const rewardName = () => told.labels.reward ?? "reward";
+// Whether a reward is shown: a policy that does not choose by it records 0 where none was reported.
+const rewarded = (reward) => told.reads_reward || Boolean(reward);
 const unitName = () => told.labels.unit ?? "unit";
 const nameAndUnit = (name, unit) => (unit ? `${name} (${unit})` : name);
 const named = (words) => (told?.labels.cost ? words.replace(/\bcosts\b/g, `${costName()} values`).replace(/\bCosts\b/g, `${capital(costName())} values`).replace(/\bcost\b/g, costName()) : words);
@@ -108,6 +110,11 @@ const promiseWords = ({ threshold, risk, promise, below, costs, labels }) => {
   return `In each round ${bad} with probability at most ${share}${named(until[promise] ?? "")}`;
 };
 
+// That no promise is proved for the latest decision, if so: it is the start setting, which people declared safe.
+const unproved = ({ proved }) => (proved === "latest" ? "" : `${proved === "none" ? "Nothing is proved yet: the start setting" : "Nothing is proved for the latest decision: it is the start setting, which"} rests on the team's own judgement`);
+// The promised share, or the one that is to be promised.
+const atMost = (study) => `${unproved(study) ? "to be promised, once it is proved: at most" : "promised at most"} ${percent(study.risk)}`;
+
 // A certificate's statement, its "P(cost > 20) <= 0.1" in words.
 const spoken = ({ statement, spec, policy }) => {
   const limits = Object.entries(spec.costs ?? { [costName()]: { threshold: spec.threshold, direction: policy.direction, unit: told.labels.cost_unit } });
@@ -133,7 +140,7 @@ const GONE = { voided: "taken out", expired: "no longer waited for" };
 
 // The values of an outcome, in words.
 const valueWords = (body) => {
-  const parts = [body.cost !== null && typeof body.cost === "object" ? costWords(body.cost) : `${costName()} ${costWords(body.cost)}`, `${rewardName()} ${measured(body.reward, told.labels.reward_unit)}`];
+  const parts = [body.cost !== null && typeof body.cost === "object" ? costWords(body.cost) : `${costName()} ${costWords(body.cost)}`, ...(rewarded(body.reward) ? [`${rewardName()} ${measured(body.reward, told.labels.reward_unit)}`] : [])];
   if (body.applied_action !== null && body.applied_action !== undefined) parts.push(`applied ${setting(body.applied_action)}`);
   if (body.throttled) parts.push("lowered because of the outcome");
   if (body.unrelated) parts.push("for a reason said to have nothing to do with the outcome");
