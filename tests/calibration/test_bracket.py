@@ -144,6 +144,26 @@ def test_when_nothing_was_learned_it_says_why():
         propose(pilot(proportional), base="weight")
 
 
+@pytest.mark.parametrize("factor", [1e-3, 1e3])
+def test_a_protocol_in_another_unit_than_the_doses_is_refused_or_flagged(factor):
+    log = pilot(proportional)
+    scaled = lambda by: replace(log, context=log.context * [by, 1.0])  # noqa: E731
+    with pytest.raises(InvalidInput, match=r"base = 'protocol': the median of action ÷ protocol is .* to one unit"):
+        propose(scaled(factor))
+    doubtful = propose(scaled(factor ** (1 / 3)))
+    flagged = [line for line in doubtful.words() if line.startswith("FLAG: The median of action ÷ protocol is")]
+    assert len(flagged) == 1
+    assert "to one unit" in doubtful._repr_html_()
+    assert not propose(log).doubt
+
+
+def test_a_start_that_is_capped_at_the_protocol_says_so():
+    found = propose(pilot(proportional), threshold=40.0)
+    assert found.start == 1.0
+    assert "a start is at most 1, protocol itself" in found.proposals["start_scale"].reason
+    assert "at most 1, protocol" not in propose(pilot(proportional)).proposals["start_scale"].reason
+
+
 def test_the_spec_file_makes_an_agent():
     found = propose(pilot(proportional))
     file = parse_spec(spec_text(found.spec_file(violation_risk=0.05, names=("protocol", "weight"))))
