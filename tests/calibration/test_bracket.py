@@ -157,6 +157,19 @@ def test_a_protocol_in_another_unit_than_the_doses_is_refused_or_flagged(factor)
     assert not propose(log).doubt
 
 
+def test_rows_that_are_left_out_are_counted_with_the_reason():
+    log = pilot(proportional)
+    cost, action = log.cost.copy(), log.action.copy()
+    cost[:8], action[7:9] = np.nan, 0.0
+    found = propose(replace(log, cost=cost, action=action))
+    told = "Left out: 9 of 400 rows (8 without a cost, 1 with a setting without effect)."
+    assert found.left_out == told
+    assert told in found.words()
+    assert not propose(log).left_out
+    with pytest.raises(InvalidInput, match="at least 30 are needed; Left out: 380 of 400 rows"):
+        propose(replace(log, cost=np.where(np.arange(400) < 20, log.cost, np.nan)))
+
+
 def test_a_start_that_is_capped_at_the_protocol_says_so():
     found = propose(pilot(proportional), threshold=40.0)
     assert found.start == 1.0

@@ -17,7 +17,7 @@ import numpy as np
 
 from safedial.calibration import confounded_doses
 from safedial.calibration.constants import Proposal, round_up
-from safedial.calibration.result import tied_costs
+from safedial.calibration.result import rows_left_out, tied_costs
 from safedial.core.brackets import Growth, additive, relative
 from safedial.core.spec import SafetySpec
 from safedial.core.tolerated import Cost
@@ -58,6 +58,7 @@ class BracketCalibration:
         reason: why relative or additive. proposals: low, high, floor and the start, each with its reason.
         start: a share of the base, or a setting where no base is named; None if none can be proposed.
         slopes: what `low` and `high` come from. confounding: whether the context guided the settings.
+        left_out: how many rows of the log were not used, and why; empty if all were.
         doubt: why action and base may not be in one unit; empty if they seem to be.
     """
 
@@ -70,6 +71,7 @@ class BracketCalibration:
     confounding: Finding
     problem: str
     dial: Dial
+    left_out: str = ""
     doubt: str = ""
 
     @property
@@ -86,6 +88,7 @@ class BracketCalibration:
         told = [f"{name} = {each.value or 'none'}. {each.reason}" for name, each in self.proposals.items()]
         flag = [f"FLAG: {self.confounding.found} {self.confounding.means}"] if self.confounding.flagged else []
         flag += [f"FLAG: {self.doubt}"] if self.doubt else []
+        flag += [self.left_out] if self.left_out else []
         return [self.reason, *told, *flag, MISLEADING, AVERAGE]
 
     def spec_file(self, *, violation_risk: float, names: Sequence[str]) -> SpecFile:
@@ -138,9 +141,12 @@ def calibrate_bracket(
     require(bracket in ("auto", "relative", "additive"), "bracket", bracket, "must be auto, relative or additive")
     require(np.isfinite(caution) and caution >= 1.0, "caution", caution, "must be a number >= 1")
     given = dial or Dial()
-    rows = log.rows(np.isfinite(log.cost) & (log.action > 0.0))
+    known, dosed = np.isfinite(log.cost), log.action > 0.0
+    rows = log.rows(known & dosed)
+    reasons = {"without a cost": int((~known).sum()), "with a setting without effect": int((known & ~dosed).sum())}
+    left_out = rows_left_out(len(log), reasons)
     rule = f"rows with a setting and a cost are too few: at least {LEAST_ROWS} are needed"
-    require(len(rows) >= LEAST_ROWS, "log", len(rows), rule)
+    require(len(rows) >= LEAST_ROWS, "log", len(rows), rule, left_out)
     setting = given.low + rows.action * (given.high - given.low)
     scaled = np.ones(len(rows)) if base is None else _column(rows, base)
     doubt = "" if base is None else _unit_doubt(float(np.median(setting / scaled)), base)
@@ -156,7 +162,7 @@ def calibrate_bracket(
     kind = bracket if bracket != "auto" else "additive" if misfit or rises else "relative"
     fit, reason = found[kind], _reason(kind, bracket, misfit or rises)
     problem = tied_costs(rows.cost, rows.action) or _unseen(fit, kind)
-    made = {"reason": reason, "base": base, "slopes": fit, "dial": given, "doubt": doubt}
+    made = {"reason": reason, "base": base, "slopes": fit, "dial": given, "left_out": left_out, "doubt": doubt}
     made |= {"confounding": confounded_doses(replace(rows, action=rows.action / scaled), progress)}
     if problem or fit is None:
         return BracketCalibration(cost=None, proposals={}, start=None, problem=problem, **made)

@@ -169,6 +169,7 @@ def _report(found: Any) -> dict[str, Any]:
         },
         "confounding": found.confounding.to_dict(),
         "problem": found.problem,
+        "left_out": found.left_out,
         "proposals": {name: proposal._asdict() for name, proposal in found.proposals.items()},
     }
 
@@ -185,6 +186,8 @@ def _print(found: Any, paths: list[Path]) -> None:
         if chosen.table:
             _print_families(name, chosen)
         typer.echo(f"The {name}'s {found.words(name)}\n")
+    if found.left_out:
+        typer.echo(f"{found.left_out}\n")
     for name, proposal in found.proposals.items():
         typer.echo(f"{name} = {proposal.value:g}. {proposal.reason}")
     print_written(paths)
