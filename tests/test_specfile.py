@@ -76,6 +76,12 @@ def test_a_spec_file_is_a_grid_of_one_cell():
         ("dim = 2", 'dim = 2\n[features]\nnames = ["a"]', "features"),
         ("dim = 2", "dim = 2\n[dial]\nlength = 3", "length"),
         ("dim = 2", "dim = 2\n[dial", "TOML"),
+        ("dim = 2", "dim = 2\n[dial]\nhight = 3", r"dial = \['hight'\]: has unknown fields; did you mean 'high'"),
+        ("dim = 2", "dim = 2\n[dail]\nhigh = 3", r"did you mean \[dial\]"),
+        ("dim = 2", 'dim = 2\n[features]\nnames = ["a", "b"]\nrange = {}', "features.*did you mean 'ranges'"),
+        ("dim = 2", "dim = 2\n[features]\nintercept = true", r"features = \['names'\]: lacks these fields"),
+        ("dim = 2", 'dim = 2\n[dose]\ncurve = "hill"\ned5 = 1', "curve hill.*did you mean 'ed50'"),
+        ("dim = 2", "dmi = 2", r"\[world\] = \['dmi'\]: has unknown fields; did you mean 'dim'"),
     ],
 )
 def test_a_mistake_is_named(old, new, named):

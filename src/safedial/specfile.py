@@ -26,6 +26,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
@@ -106,7 +107,9 @@ def parse_spec(text: str) -> SpecFile:
     except tomllib.TOMLDecodeError as error:
         raise InvalidInput(f"spec: is not valid TOML ({error})") from error
     unknown = sorted(set(content) - set(TABLES))
-    require(not unknown, "spec", unknown, "has unknown tables", "use " + ", ".join(f"[{name}]" for name in TABLES))
+    near = get_close_matches(unknown[0], TABLES, n=1) if unknown else []
+    way_out = (f"did you mean [{near[0]}]? U" if near else "u") + "se " + ", ".join(f"[{name}]" for name in TABLES)
+    require(not unknown, "spec", unknown, "has unknown tables", way_out)
     require("spec" in content, "[spec]", None, "is missing", "it holds the fields of SafetySpec")
     tables = {name: content.get(name, {}) for name in ("spec", "world", "features", "dial", "dose")}
     for name, table in tables.items():
@@ -115,6 +118,8 @@ def parse_spec(text: str) -> SpecFile:
         for key, value in tables[name].items():
             rule = "is a list: a spec file holds one value in each place"
             require(not isinstance(value, list), f"[{name}] {key}", value, rule, "a grid belongs to safedial sweep")
+    misspelt = [] if "dim" in tables["world"] else get_close_matches("dim", tables["world"], n=1)
+    require(not misspelt, "[world]", misspelt, "has unknown fields", "did you mean 'dim'?")
     chosen = _policy(content.get("policy"))
     parts = read_parts({name: table for name, table in tables.items() if table or name == "spec"})
     features = parts.get("features")
