@@ -13,6 +13,7 @@
     name = "hp_probe"
     [features]                  optional; names, center, scale, intercept, ranges, units of raw values (`Features`)
     [dial]                      optional; low, high, unit, levels (`Dial`)
+    [labels]                    optional; what a study calls its cost, reward and units (`decision.labels`)
 
 The tables are those of a grid file with single values: `safedial sweep run` reads a spec file as a grid of one cell,
 and turning a value into a list makes it an axis. `simulate --spec`, `check`, `monitor`, `plan` and `SpecFile.agent`
@@ -33,6 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 from safedial.core.dose import Dose, identity
 from safedial.core.spec import SafetySpec
+from safedial.decision.labels import read_labels
 from safedial.decision.rules import named_policy, read_parts, shortest_dose, write_parts
 from safedial.decision.units import Dial, Features
 from safedial.errors import InvalidInput, is_whole, require
@@ -47,7 +49,7 @@ COMMENT = 100
 BARE = re.compile("[A-Za-z0-9_-]+")
 """A name that TOML accepts without quotes."""
 
-TABLES = ("spec", "dose", "world", "policy", "features", "dial", "sweep")
+TABLES = ("spec", "dose", "world", "policy", "features", "dial", "labels", "sweep")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +62,7 @@ class SpecFile:
     policy: Mapping[str, Any] | None = None
     features: Features | None = None
     dial: Dial = field(default_factory=Dial)
+    labels: Mapping[str, str] | None = None
 
     def agent(self, dim: int | None = None, **options: Any) -> Agent:
         """An `Agent` that keeps this promise; `options` are its further arguments.
@@ -128,7 +131,8 @@ def parse_spec(text: str) -> SpecFile:
     require(whole, "[world] dim", dim, "must be a whole number >= 1")
     fits = features is None or features.dim == dim
     require(fits, "[world] dim", dim, "is not the number of [features], an intercept included")
-    return SpecFile(**parts, dim=dim, policy=chosen)
+    labels = read_labels(content.get("labels", {}), several=parts["spec"].costs is not None)
+    return SpecFile(**parts, dim=dim, policy=chosen, labels=labels or None)
 
 
 def spec_text(file: SpecFile, *, notes: Mapping[str, str] | None = None) -> str:
@@ -153,6 +157,8 @@ def spec_text(file: SpecFile, *, notes: Mapping[str, str] | None = None) -> str:
         tables["[features]"] = form["features"]
     if file.dial != Dial():
         tables["[dial]"] = {key: value for key, value in form["dial"].items() if value is not None}
+    if file.labels:
+        tables["[labels]"] = file.labels
     for head, table in tables.items():
         lines += ["", head]
         for key, value in table.items():
