@@ -9,14 +9,15 @@ for a person to judge.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
 from safedial.calibration import confounded_doses
 from safedial.calibration.constants import Proposal, round_up
+from safedial.calibration.ranges import propose_ranges, range_words
 from safedial.calibration.result import rows_left_out, tied_costs
 from safedial.core.brackets import Growth, additive, relative
 from safedial.core.spec import SafetySpec
@@ -58,6 +59,7 @@ class BracketCalibration:
         reason: why relative or additive. proposals: low, high, floor and the start, each with its reason.
         start: a share of the base, or a setting where no base is named; None if none can be proposed.
         slopes: what `low` and `high` come from. confounding: whether the context guided the settings.
+        ranges: of plausible values of the context's columns.
         left_out: how many rows of the log were not used, and why; empty if all were.
         doubt: why action and base may not be in one unit; empty if they seem to be.
     """
@@ -71,6 +73,7 @@ class BracketCalibration:
     confounding: Finding
     problem: str
     dial: Dial
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     left_out: str = ""
     doubt: str = ""
 
@@ -88,7 +91,7 @@ class BracketCalibration:
         told = [f"{name} = {each.value or 'none'}. {each.reason}" for name, each in self.proposals.items()]
         flag = [f"FLAG: {self.confounding.found} {self.confounding.means}"] if self.confounding.flagged else []
         flag += [f"FLAG: {self.doubt}"] if self.doubt else []
-        flag += [self.left_out] if self.left_out else []
+        flag += [line for line in (range_words(self.ranges), self.left_out) if line]
         return [self.reason, *told, *flag, MISLEADING, AVERAGE]
 
     def spec_file(self, *, violation_risk: float, names: Sequence[str]) -> SpecFile:
@@ -101,7 +104,8 @@ class BracketCalibration:
         spec = SafetySpec(threshold=self.cost.threshold, violation_risk=violation_risk, promise="bracket")
         options = {"base": self.base, "growth": self.cost.growth.to_dict(), "start_scale": self.start}
         policy = {"name": "hp_shield", **options, "direction": self.cost.direction}
-        features = Features(names=tuple(names))
+        ranges = {name: ends for name, ends in self.ranges.items() if name in names}
+        features = Features(names=tuple(names), ranges=ranges)
         return SpecFile(spec=spec, policy=policy, features=features, dim=features.dim, dial=self.dial)
 
 
@@ -163,6 +167,7 @@ def calibrate_bracket(
     fit, reason = found[kind], _reason(kind, bracket, misfit or rises)
     problem = tied_costs(rows.cost, rows.action) or _unseen(fit, kind)
     made = {"reason": reason, "base": base, "slopes": fit, "dial": given, "left_out": left_out, "doubt": doubt}
+    made |= {"ranges": propose_ranges(log.names, log.context)}
     made |= {"confounding": confounded_doses(replace(rows, action=rows.action / scaled), progress)}
     if problem or fit is None:
         return BracketCalibration(cost=None, proposals={}, start=None, problem=problem, **made)
