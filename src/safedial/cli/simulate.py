@@ -47,7 +47,7 @@ def _engine(text: str) -> Any:
     return under("The engine", text)
 
 
-POLICY = f"One of {POLICIES}; or your own, module:factory[,option=value,...]."
+POLICY = f"One of {POLICIES}; or your own, module:factory[,option=value,...]. For hp_shield use safedial plan."
 WORLD = (
     "linear, finite, kernel, logistic, dose-toxicity, dose-response, or your own, module:factory; [,FIELD=VALUE,...]."
 )
