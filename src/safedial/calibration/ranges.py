@@ -37,5 +37,6 @@ def range_words(ranges: Mapping[str, tuple[float, float]]) -> str:
     """The proposal and its reason, in plain words; empty if there is none."""
     told = ", ".join(f"{name} {low:g} to {high:g}" for name, (low, high) in ranges.items())
     why = "The smallest and the largest value of the file, widened on either side by half of their distance"
+    why += " (where none is negative, to no less than half of the smallest)"
     means = "A case outside them is refused unless extrapolation is allowed: change them where others are plausible"
     return f"ranges: {told}. {why}. {means}." if told else ""
