@@ -121,7 +121,7 @@ def test_a_cell_that_is_no_number_says_what_to_write(cell, column, named):
 
 def test_all_columns_with_empty_cells_are_named_at_once():
     text = "age,weight,action,reward,cost\n" + "50,,0.5,0,1\n" * 8 + ",70,0.5,0,\n"
-    told = "log line 10, column 'age'.*Also: column 'weight', lines 2, 3, 4, 5, 6 and 3 more; column 'cost', line 10$"
+    told = ".*Also: column 'weight' = '', lines 2, 3, 4, 5, 6 and 3 more; column 'cost' = '', line 10$"
     with pytest.raises(InvalidInput, match=told):
         parse_log(text)
 

@@ -35,7 +35,7 @@ def read_numbers(
     >>> read_numbers({"age": ["50", "61"], "cost": ["<2.0", "12,0"]}, [2, 3], known=["cost"])
     Traceback (most recent call last):
     ...
-    safedial.errors.InvalidInput: log line 2, column 'cost' = '<2.0': must be a finite number; it lies below a detection limit: write the limit itself, 2.0. Also: column 'cost', line 3
+    safedial.errors.InvalidInput: log line 2, column 'cost' = '<2.0': must be a finite number; it lies below a detection limit: write the limit itself, 2.0. Also: column 'cost' = '12,0', line 3
     """  # noqa: E501
     found = {name: _values(cells) for name, cells in columns.items()}
     bad = {name: _bad(values, columns[name], name in empty) for name, values in found.items()}
@@ -44,8 +44,12 @@ def read_numbers(
         name = next(iter(bad))
         row, cell = bad[name][0], columns[name][bad[name][0]]
         hint = _hint(name, cell, known=name in known, empty=name in empty)
-        rest = {each: [lines[other] for other in rows[each == name :]] for each, rows in bad.items()}
-        also = "; ".join(f"column {each!r}, {_listed(where)}" for each, where in rest.items() if where)
+        rest = {each: rows[each == name :] for each, rows in bad.items()}
+        also = "; ".join(
+            f"column {each!r} = {columns[each][rows[0]]!r}, {_listed([lines[other] for other in rows])}"
+            for each, rows in rest.items()
+            if rows
+        )
         words = f"log line {lines[row]}, column {name!r} = {cell!r}: must be a finite number; {hint}"
         raise InvalidInput(words + (f". Also: {also}" if also else ""))
     return found
