@@ -156,7 +156,7 @@ def spec_fields() -> list[str]:
     """The tables of a spec file, from the docstrings of what they make."""
     from safedial import Cost, Dial, Features, SafetySpec
     from safedial.core.dose import CURVES
-    from safedial.decision.labels import LABELS
+    from safedial.decision.label_names import LABELS
     from safedial.policies import FACTORIES
 
     lines = ["", "## `[spec]`", "", "The fields of [`SafetySpec`](decide.rst).", *_fields(SafetySpec)]

@@ -13,7 +13,7 @@
     name = "hp_probe"
     [features]                  optional; names, center, scale, intercept, ranges, units of raw values (`Features`)
     [dial]                      optional; low, high, unit, levels (`Dial`)
-    [labels]                    optional; what a study calls its cost, reward and units (`decision.labels`)
+    [labels]                    optional; what a study calls its cost, reward and units (`decision.label_names`)
 
 The tables are those of a grid file with single values: `safedial sweep run` reads a spec file as a grid of one cell,
 and turning a value into a list makes it an axis. `simulate --spec`, `check`, `monitor`, `plan` and `SpecFile.agent`
@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 from safedial.core.dose import Dose, identity
 from safedial.core.spec import SafetySpec
-from safedial.decision.labels import read_labels
+from safedial.decision.label_names import read_labels
 from safedial.decision.rules import named_policy, read_parts, shortest_dose, write_parts
 from safedial.decision.units import Dial, Features
 from safedial.errors import InvalidInput, is_whole, require

@@ -11,7 +11,7 @@ from typing import Any
 
 from safedial.core.promise import CERTIFIED, PROMISES
 from safedial.core.spec import NAMES
-from safedial.decision.labels import read_labels
+from safedial.decision.label_names import read_labels
 from safedial.decision.learners.protocol import Learner
 from safedial.decision.own_functions import own_values
 from safedial.decision.rules import RULES, Rules, plain_options
