@@ -157,6 +157,7 @@ def spec_fields() -> list[str]:
     """The tables of a spec file, from the docstrings of what they make."""
     from safedial import Cost, Dial, Features, SafetySpec
     from safedial.core.dose import CURVES
+    from safedial.decision.label_names import LABELS
     from safedial.policies import FACTORIES
 
     lines = ["", "## `[spec]`", "", "The fields of [`SafetySpec`](decide.rst).", *_fields(SafetySpec)]
@@ -166,6 +167,8 @@ def spec_fields() -> list[str]:
     lines += ["", "## `[world]`", "", "`dim`: the context's dimension; not needed beside `[features]`."]
     lines += ["", "## `[features]`", "", "Raw values by name.", *_fields(Features)]
     lines += ["", "## `[dial]`", "", "The dial's own range and unit.", *_fields(Dial)]
+    lines += ["", "## `[labels]`", "", "What a study calls its cost, its reward and a unit, for its readers; text."]
+    lines += ["", ", ".join(f"`{name}`" for name in LABELS)]
     lines += ["", "## `[[policy]]`", "", "A name and options; [policies](policies.rst) says what they mean."]
     return [*lines, *_choices("name", FACTORIES)]
 

@@ -1,5 +1,7 @@
 """Logs: read with their columns checked, written digit for digit, made by a simulation."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -81,20 +83,47 @@ def test_actions_may_be_in_the_dials_units():
         ("cost", "costs", "cost"),
         ("reward", "gain", "reward"),
         ("x2", "x1", "the same name"),
-        ("0.5,0.3", "1.5,0.3", r"row 1, column 'action' = 1.5.*0 and 1"),
+        ("0.5,0.3", "1.5,0.3", r"line 2, column 'action' = 1.5.*0 and 1"),
         ("0.5,0.3", "-0.1,0.3", "column 'action'"),
-        ("0.3,0.4\n2", "0.3,nan\n2", "row 1, column 'cost'.*every outcome"),
-        ("0.3,0.4\n2", "0.3,\n2", "row 1, column 'cost'"),
-        ("0.1,0.2", "inf,0.2", "row 1, column 'x1'"),
+        ("0.3,0.4\n2", "0.3,nan\n2", "line 2, column 'cost'.*every outcome"),
+        ("0.3,0.4\n2", "0.3,\n2", "line 2, column 'cost'"),
+        ("0.1,0.2", "inf,0.2", "line 2, column 'x1'"),
         ("0.1,0.2", "Ann,0.2", "does not describe the case, leave this column out, or name .*--context-columns"),
         ("0.1,0.2", ",0.2", "'x1' = '': must be a finite number; fill it in, or name .*--context-columns"),
-        ("0.1,0.2", "0.1,0.2,0.3", "row 1"),
+        ("0.1,0.2", "0.1,0.2,0.3", "line 2"),
         ("\n2,", "\n1,", "must increase"),
     ],
 )
 def test_a_bad_log_is_refused_with_row_and_column(old, new, named):
     with pytest.raises(InvalidInput, match=named):
         parse_log(TEXT.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("cell", "column", "named"),
+    [
+        ("12,0", "cost", "it has a decimal comma: write 12.0"),
+        ("1,200", "cost", "write 1.200, or 1200 if the comma separates thousands"),
+        ("<2.0", "cost", "below a detection limit: write the limit itself, 2.0"),
+        ("> 50", "cost", "above a measuring limit: write the limit itself, 50, if that is beyond your threshold"),
+        ("pending", "cost", "it is text: write the number that was measured, or leave the cell empty"),
+        ("78,2", "weight", "it has a decimal comma: write 78.2"),
+        ("0,5", "action", "write 0.5"),
+        ("half", "action", "it is text: write the number"),
+    ],
+)
+def test_a_cell_that_is_no_number_says_what_to_write(cell, column, named):
+    row = {"weight": "70", "action": "0.5", "cost": "3"}
+    text = "weight,action,cost\n70,0.5,3\n\n" + ",".join(f'"{each}"' for each in (row | {column: cell}).values()) + "\n"
+    with pytest.raises(InvalidInput, match=rf"log line 4, column '{column}' = '{cell}': .*{re.escape(named)}"):
+        parse_log(text, needs=("action", "cost"), also=("cost",))
+
+
+def test_all_columns_with_empty_cells_are_named_at_once():
+    text = "age,weight,action,reward,cost\n" + "50,,0.5,0,1\n" * 8 + ",70,0.5,0,\n"
+    told = ".*Also: column 'weight' = '', lines 2, 3, 4, 5, 6 and 3 more; column 'cost' = '', line 10$"
+    with pytest.raises(InvalidInput, match=told):
+        parse_log(text)
 
 
 def test_context_columns_must_be_there_and_not_be_outcomes():

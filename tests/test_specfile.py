@@ -17,6 +17,7 @@ FULL = SpecFile(
     policy={"name": "hp_probe", "probe": 0.1},
     features=Features(names=("age", 'the "other"'), center=(50, 1), scale=(30, 2), intercept=True),
     dial=Dial(high=20, unit="mg", levels=(0.5, 20)),
+    labels={"cost": "trough", "cost_unit": "mg/l"},
 )
 
 
@@ -28,6 +29,7 @@ def test_what_is_saved_is_loaded(tmp_path):
     assert again.spec == FULL.spec
     assert again.dose.to_dict() == FULL.dose.to_dict()
     assert (again.dim, again.policy, again.features, again.dial) == (3, FULL.policy, FULL.features, FULL.dial)
+    assert again.labels == FULL.labels
     assert spec_text(again) == spec_text(FULL)
 
 
@@ -76,6 +78,15 @@ def test_a_spec_file_is_a_grid_of_one_cell():
         ("dim = 2", 'dim = 2\n[features]\nnames = ["a"]', "features"),
         ("dim = 2", "dim = 2\n[dial]\nlength = 3", "length"),
         ("dim = 2", "dim = 2\n[dial", "TOML"),
+        ("dim = 2", "dim = 2\n[dial]\nhight = 3", r"dial = \['hight'\]: has unknown fields; did you mean 'high'"),
+        ("dim = 2", "dim = 2\n[dail]\nhigh = 3", r"did you mean \[dial\]"),
+        ("dim = 2", 'dim = 2\n[features]\nnames = ["a", "b"]\nrange = {}', "features.*did you mean 'ranges'"),
+        ("dim = 2", "dim = 2\n[features]\nintercept = true", r"features = \['names'\]: lacks these fields"),
+        ("dim = 2", 'dim = 2\n[dose]\ncurve = "hill"\ned5 = 1', "curve hill.*did you mean 'ed50'"),
+        ("dim = 2", 'dim = 2\n[labels]\ncots = "trough"', "labels = 'cots': is not a label; did you mean 'cost'"),
+        ("dim = 2", "dim = 2\n[labels]\ncost = 3", "labels.cost = 3: must be printable text"),
+        ("[spec]", "labels = 3\n[spec]", "labels = 3: must be an object of names"),
+        ("dim = 2", "dmi = 2", r"\[world\] = \['dmi'\]: has unknown fields; did you mean 'dim'"),
     ],
 )
 def test_a_mistake_is_named(old, new, named):

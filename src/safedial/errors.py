@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 import unicodedata
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from inspect import signature
 from typing import Any
 
 JOINERS = "\u200c\u200d"
@@ -43,6 +46,23 @@ def require(
 def refusal(argument: str, value: Any, rule: str, way_out: str = "", *, code: str = "invalid_input") -> InvalidInput:
     """The error that `require` raises, for checks that are made in every round and must cost nothing when they pass."""
     return InvalidInput(f"{argument} = {_short(value)}: {rule}" + (f"; {way_out}" if way_out else ""), code)
+
+
+def require_fields(argument: str, given: Iterable[str], maker: Callable[..., Any]) -> None:
+    """Raise `InvalidInput` unless `given` are names of the maker's parameters, with none missing that it needs.
+
+    >>> require_fields("dial", ["hight"], lambda low=0.0, high=1.0: None)
+    Traceback (most recent call last):
+    ...
+    safedial.errors.InvalidInput: dial = ['hight']: has unknown fields; did you mean 'high'? The fields are low, high
+    """
+    parameters, names = signature(maker).parameters, list(given)
+    unknown = [name for name in names if name not in parameters]
+    near = get_close_matches(unknown[0], parameters, n=1) if unknown else []
+    way_out = (f"did you mean {near[0]!r}? The" if near else "the") + f" fields are {', '.join(parameters)}"
+    require(not unknown, argument, unknown, "has unknown fields", way_out)
+    missing = [name for name, each in parameters.items() if each.default is each.empty and name not in names]
+    require(not missing, argument, missing, "lacks these fields", f"the fields are {', '.join(parameters)}")
 
 
 def is_number(value: Any) -> bool:

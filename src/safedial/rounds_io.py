@@ -31,6 +31,7 @@ from safedial.core.promise import CERTIFIED, PROMISES
 from safedial.decision.units import Dial, Features
 from safedial.errors import InvalidInput, require
 from safedial.io import read_text
+from safedial.log_cells import read_numbers
 
 Array = NDArray[np.float64]
 
@@ -92,7 +93,7 @@ def read_log(
     also: Sequence[str] = (),
     label: str | None = None,
 ) -> Log:
-    """Read the log at `path`. An error names the first mistake with its row and column.
+    """Read the log at `path`. An error names the line of the file and the column.
 
     Args:
         context_columns: the columns of the context; by default the features' names, or all but the known columns.
@@ -133,10 +134,11 @@ def parse_log(
     >>> log.names, len(log), log.cost.tolist()
     (('age',), 2, [0.2, 0.1])
     """
-    columns, export = _columns(text, needs, least_rows), None
+    columns, lines = _columns(text, needs, least_rows)
+    export = None
     if is_export(columns):
         export = resolved(columns, also)
-        columns = export.columns
+        columns, lines = export.columns, [lines[row] for row in export.rows]
         require(columns["round"], "log", "export", "has no round with a known outcome yet", "report outcomes first")
     known = {*KNOWN, *also, label}
     names = tuple(context_columns or (features.names if features else [each for each in columns if each not in known]))
@@ -146,16 +148,17 @@ def parse_log(
     taken = [name for name in names if name in KNOWN]
     require(not taken, "context columns", taken, "are outcome columns of a log")
     count = len(columns["action"])
-    raw = np.array([_numbers(name, columns[name]) for name in names]).reshape(len(names), count).T
-    extra = {name: _numbers(name, columns[name], empty=True) for name in also}
+    stated = [name for name in KNOWN if name in columns and name != "time"]
+    cells = {name: columns[name] for name in (*names, *also, *stated)}
+    numbers = read_numbers(cells, lines, known=KNOWN, empty=also)
+    raw = np.array([numbers[name] for name in names]).reshape(len(names), count).T
+    extra = {name: numbers[name] for name in also}
     if label:
         extra[label] = np.unique(columns[label], return_inverse=True)[1].astype(float)
-    stated = [name for name in KNOWN if name in columns and name not in ("time", *also)]
-    numbers = {**{name: _numbers(name, columns[name]) for name in stated}, **extra}
     range_ = dial or Dial()
     for name in ("action", "advised"):
         if name in numbers:
-            numbers[name] = _shares(name, numbers[name], range_, widen_dial)
+            numbers[name] = _shares(name, numbers[name], lines, range_, widen_dial)
     if export:
         numbers["advised"] = np.where(export.covered, numbers["advised"], -math.inf)
         numbers["action"] = np.where(export.teaches, numbers["action"], 0.0)
@@ -207,9 +210,14 @@ def raw_contexts(context: Array, features: Features) -> Array:
     return context[:, : len(features.names)] * np.array(features.scale) + np.array(features.center)
 
 
-def _columns(text: str, needs: Sequence[str], least_rows: int) -> dict[str, list[str]]:
-    """Name → cells, after checking that the table is complete and large enough."""
-    lines = [row for row in csv.reader(io.StringIO(text)) if row]
+def _columns(text: str, needs: Sequence[str], least_rows: int) -> tuple[dict[str, list[str]], list[int]]:
+    """Name → cells, after checking that the table is complete and large enough; and each row's line of the file."""
+    reader = csv.reader(io.StringIO(text))
+    lines, numbers = [], []
+    for row in reader:
+        if row:
+            lines.append(row)
+            numbers.append(reader.line_num)
     require(lines, "log", "", "is empty", "give a CSV file with a header and one row per decision")
     heads = [cell.strip() for cell in lines[0]]
     missing = [name for name in ("action", *(each for each in needs if each != "action")) if name not in heads]
@@ -220,52 +228,23 @@ def _columns(text: str, needs: Sequence[str], least_rows: int) -> dict[str, list
     require(not missing, "log", missing, "lacks these columns", way_out)
     twice = sorted({name for name in heads if heads.count(name) > 1 or not name})
     require(not twice, "log", twice, "has columns with the same name, or without one", "give each column its own name")
-    for number, row in enumerate(lines[1:], start=1):
+    for number, row in zip(numbers[1:], lines[1:], strict=True):
         rule = f"must have {len(heads)}, like the header"
-        require(len(row) == len(heads), f"log row {number}", f"{len(row)} cells", rule, "write points in numbers")
+        require(len(row) == len(heads), f"log line {number}", f"{len(row)} cells", rule, "write points in numbers")
     rows = len(lines) - 1
     rule = f"has too few rows: at least {least_rows} are needed"
     require(rows >= least_rows, "log", f"{rows} rows", rule, "give one row per decision")
-    return {name: [row[index] for row in lines[1:]] for index, name in enumerate(heads)}
+    return {name: [row[index] for row in lines[1:]] for index, name in enumerate(heads)}, numbers[1:]
 
 
-def _numbers(name: str, cells: Sequence[str], *, empty: bool = False) -> Array:
-    """One column as finite numbers; NaN for an empty cell, if cells may be empty."""
-    try:
-        values = np.array([*map(float, cells)])  # fast; cell by cell only where one is no number
-    except ValueError:
-        values = np.array([_number(cell) for cell in cells])
-    bad = [row for row in np.flatnonzero(~np.isfinite(values)).tolist() if not (empty and not cells[row].strip())]
-    if bad:
-        where, cell = bad[0] + 1, cells[bad[0]]
-        raise InvalidInput(f"log row {where}, column {name!r} = {cell!r}: must be a finite number; {_hint(name, cell)}")
-    return values
-
-
-def _number(cell: str) -> float:
-    """A cell's number, or NaN if it is not a number."""
-    try:
-        return float(cell)
-    except ValueError:
-        return math.nan
-
-
-def _hint(name: str, cell: str) -> str:
-    if name in KNOWN:
-        known = "every outcome must be known: wait for it, and leave no round out"
-        return known if name in ("reward", "cost") else "fill it in"
-    first = "fill it in" if not cell.strip() else "if it does not describe the case, leave this column out"
-    return f"{first}, or name the columns to use: --context-columns (context_columns in Python)"
-
-
-def _shares(name: str, settings: Array, dial: Dial, widen_dial: str) -> Array:
+def _shares(name: str, settings: Array, lines: Sequence[int], dial: Dial, widen_dial: str) -> Array:
     """Settings of the dial as actions in [0, 1]."""
     outside = np.flatnonzero((settings < dial.low) | (settings > dial.high))
     if outside.size:
         row = int(outside[0])
         raise InvalidInput(
-            f"log row {row + 1}, column {name!r} = {settings[row]:g}: must lie between {dial.low:g} and {dial.high:g}; "
-            f"scale it, or {widen_dial}"
+            f"log line {lines[row]}, column {name!r} = {settings[row]:g}: must lie between {dial.low:g} and "
+            f"{dial.high:g}; scale it, or {widen_dial}"
         )
     return (settings - dial.low) / (dial.high - dial.low)
 
@@ -288,6 +267,8 @@ class Exported(NamedTuple):
     """How many rows come before the first outcome that is still open, or missing for an unknown reason."""
     unseen: list[str]
     """Rounds with a promise but without an outcome in the log."""
+    rows: list[int]
+    """Which rows of the export were kept."""
 
 
 def is_export(columns: Mapping[str, Sequence[str]]) -> bool:
@@ -313,8 +294,8 @@ def resolved(columns: Mapping[str, Sequence[str]], also: Sequence[str] = ()) -> 
     names = [name.removeprefix(CONTEXT) for name in columns if name.startswith(CONTEXT)]
     further = [name for name in also if name in columns and name not in KNOWN]
     kept: dict[str, list[str]] = {name: [] for name in (*names, *KNOWN, *further) if name != "time"}
-    covered, teaches, unseen, learned = [], [], [], None
-    for cells in zip(*columns.values(), strict=True):
+    covered, teaches, unseen, rows, learned = [], [], [], [], None
+    for number, cells in enumerate(zip(*columns.values(), strict=True)):
         row = dict(zip(columns, cells, strict=True))
         promised = PROMISES.get(row["promise"], CERTIFIED).claimed
         exceeded = row.get("cost", "") != "" and float(row["cost"]) > float(row.get("threshold") or math.inf)
@@ -324,6 +305,7 @@ def resolved(columns: Mapping[str, Sequence[str]], also: Sequence[str] = ()) -> 
         if gone and not (exceeded and promised):
             unseen += [row["round"]] if promised else []
             continue
+        rows.append(number)
         _keep(kept, row, names)
         for name in further:
             kept[name].append(row[name])
@@ -331,7 +313,7 @@ def resolved(columns: Mapping[str, Sequence[str]], also: Sequence[str] = ()) -> 
         teaches.append(row["status"] not in ("throttled", "void"))
     imported = kept["round"].count("")
     kept["round"] = [number or str(row - imported + 1) for row, number in enumerate(kept["round"])]
-    return Exported(kept, covered, teaches, len(teaches) if learned is None else learned, unseen)
+    return Exported(kept, covered, teaches, len(teaches) if learned is None else learned, unseen, rows)
 
 
 def _keep(kept: dict[str, list[str]], row: Mapping[str, str], names: list[str]) -> None:

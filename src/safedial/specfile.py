@@ -13,6 +13,7 @@
     name = "hp_probe"
     [features]                  optional; names, center, scale, intercept, ranges, units of raw values (`Features`)
     [dial]                      optional; low, high, unit, levels (`Dial`)
+    [labels]                    optional; what a study calls its cost, reward and units (`decision.label_names`)
 
 The tables are those of a grid file with single values: `safedial sweep run` reads a spec file as a grid of one cell,
 and turning a value into a list makes it an axis. `simulate --spec`, `check`, `monitor`, `plan` and `SpecFile.agent`
@@ -26,12 +27,14 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from safedial.core.dose import Dose, identity
 from safedial.core.spec import SafetySpec
+from safedial.decision.label_names import read_labels
 from safedial.decision.rules import named_policy, read_parts, shortest_dose, write_parts
 from safedial.decision.units import Dial, Features
 from safedial.errors import InvalidInput, is_whole, require
@@ -46,7 +49,7 @@ COMMENT = 100
 BARE = re.compile("[A-Za-z0-9_-]+")
 """A name that TOML accepts without quotes."""
 
-TABLES = ("spec", "dose", "world", "policy", "features", "dial", "sweep")
+TABLES = ("spec", "dose", "world", "policy", "features", "dial", "labels", "sweep")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +62,7 @@ class SpecFile:
     policy: Mapping[str, Any] | None = None
     features: Features | None = None
     dial: Dial = field(default_factory=Dial)
+    labels: Mapping[str, str] | None = None
 
     def agent(self, dim: int | None = None, **options: Any) -> Agent:
         """An `Agent` that keeps this promise; `options` are its further arguments.
@@ -106,7 +110,9 @@ def parse_spec(text: str) -> SpecFile:
     except tomllib.TOMLDecodeError as error:
         raise InvalidInput(f"spec: is not valid TOML ({error})") from error
     unknown = sorted(set(content) - set(TABLES))
-    require(not unknown, "spec", unknown, "has unknown tables", "use " + ", ".join(f"[{name}]" for name in TABLES))
+    near = get_close_matches(unknown[0], TABLES, n=1) if unknown else []
+    way_out = (f"did you mean [{near[0]}]? U" if near else "u") + "se " + ", ".join(f"[{name}]" for name in TABLES)
+    require(not unknown, "spec", unknown, "has unknown tables", way_out)
     require("spec" in content, "[spec]", None, "is missing", "it holds the fields of SafetySpec")
     tables = {name: content.get(name, {}) for name in ("spec", "world", "features", "dial", "dose")}
     for name, table in tables.items():
@@ -115,6 +121,8 @@ def parse_spec(text: str) -> SpecFile:
         for key, value in tables[name].items():
             rule = "is a list: a spec file holds one value in each place"
             require(not isinstance(value, list), f"[{name}] {key}", value, rule, "a grid belongs to safedial sweep")
+    misspelt = [] if "dim" in tables["world"] else get_close_matches("dim", tables["world"], n=1)
+    require(not misspelt, "[world]", misspelt, "has unknown fields", "did you mean 'dim'?")
     chosen = _policy(content.get("policy"))
     parts = read_parts({name: table for name, table in tables.items() if table or name == "spec"})
     features = parts.get("features")
@@ -123,7 +131,8 @@ def parse_spec(text: str) -> SpecFile:
     require(whole, "[world] dim", dim, "must be a whole number >= 1")
     fits = features is None or features.dim == dim
     require(fits, "[world] dim", dim, "is not the number of [features], an intercept included")
-    return SpecFile(**parts, dim=dim, policy=chosen)
+    labels = read_labels(content.get("labels", {}), several=parts["spec"].costs is not None)
+    return SpecFile(**parts, dim=dim, policy=chosen, labels=labels or None)
 
 
 def spec_text(file: SpecFile, *, notes: Mapping[str, str] | None = None) -> str:
@@ -148,6 +157,8 @@ def spec_text(file: SpecFile, *, notes: Mapping[str, str] | None = None) -> str:
         tables["[features]"] = form["features"]
     if file.dial != Dial():
         tables["[dial]"] = {key: value for key, value in form["dial"].items() if value is not None}
+    if file.labels:
+        tables["[labels]"] = file.labels
     for head, table in tables.items():
         lines += ["", head]
         for key, value in table.items():

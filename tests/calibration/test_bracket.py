@@ -144,11 +144,51 @@ def test_when_nothing_was_learned_it_says_why():
         propose(pilot(proportional), base="weight")
 
 
+@pytest.mark.parametrize("factor", [1e-3, 1e3])
+def test_a_protocol_in_another_unit_than_the_doses_is_refused_or_flagged(factor):
+    log = pilot(proportional)
+    scaled = lambda by: replace(log, context=log.context * [by, 1.0])  # noqa: E731
+    with pytest.raises(InvalidInput, match=r"base = 'protocol': the median of action ÷ protocol is .* to one unit"):
+        propose(scaled(factor))
+    doubtful = propose(scaled(factor ** (1 / 3)))
+    flagged = [line for line in doubtful.words() if line.startswith("FLAG: The median of action ÷ protocol is")]
+    assert len(flagged) == 1
+    assert "to one unit" in doubtful._repr_html_()
+    assert not propose(log).doubt
+
+
+def test_rows_that_are_left_out_are_counted_with_the_reason():
+    log = pilot(proportional)
+    cost, action = log.cost.copy(), log.action.copy()
+    cost[:8], action[7:9] = np.nan, 0.0
+    found = propose(replace(log, cost=cost, action=action))
+    told = "Left out: 9 of 400 rows (8 without a cost, 1 with a setting without effect)."
+    assert found.left_out == told
+    assert told in found.words()
+    assert not propose(log).left_out
+    with pytest.raises(InvalidInput, match="at least 30 are needed; Left out: 380 of 400 rows"):
+        propose(replace(log, cost=np.where(np.arange(400) < 20, log.cost, np.nan)))
+
+
+def test_a_start_that_is_capped_at_the_protocol_says_so():
+    found = propose(pilot(proportional), threshold=40.0)
+    assert found.start == 1.0
+    assert "a start is at most 1, protocol itself" in found.proposals["start_scale"].reason
+    assert "at most 1, protocol" not in propose(pilot(proportional)).proposals["start_scale"].reason
+
+
 def test_the_spec_file_makes_an_agent():
     found = propose(pilot(proportional))
     file = parse_spec(spec_text(found.spec_file(violation_risk=0.05, names=("protocol", "weight"))))
     decision = file.agent().decide({"protocol": 5.0, "weight": 0.0})
     assert decision.action == pytest.approx(5.0 * found.start)
+    low, high = found.ranges["protocol"]
+    assert 0.0 < low < 2.1
+    assert 6.0 < high < 8.5
+    assert any(line.startswith("ranges: protocol ") for line in found.words())
+    for wrong in (0.5, 5000.0):
+        with pytest.raises(InvalidInput, match=r"context\['protocol'\] = .*allow_extrapolation"):
+            file.agent().decide({"protocol": wrong, "weight": 0.0})
 
 
 def test_the_command_writes_a_spec_file_or_says_why_not(tmp_path):

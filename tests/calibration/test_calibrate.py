@@ -178,3 +178,13 @@ def test_a_risk_that_is_none_is_named_as_it_was_given():
     found = calibrate(pilot(identity()), outcomes=("cost",), curve="identity", resamples=2)
     with pytest.raises(InvalidInput, match="total_risk = 2"):
         found.spec_file(threshold=0.5, total_risk=2.0)
+
+
+def test_rows_that_are_left_out_are_counted_with_the_reason():
+    log = pilot(identity())
+    action = np.where(np.arange(300) < 7, 0.0, log.action)
+    found = calibrate(replace(log, action=action, learned=290), outcomes=("cost",), curve="identity", resamples=5)
+    assert found.left_out.startswith("Left out: 17 of 300 rows (7 with a dose of 0 or")
+    assert "10 after the first outcome" in found.left_out
+    assert found.left_out in found.notes()[""]
+    assert not calibrate(log, outcomes=("cost",), curve="identity", resamples=5).left_out

@@ -76,6 +76,18 @@ def test_help_names_every_policy_radius_and_noise():
     assert simulate.NOISES.split(", ") == list(NOISES)
 
 
+def test_simulating_a_bracket_points_to_plan(tmp_path):
+    text = '[spec]\nthreshold = 20\nviolation_risk = 0.05\npromise = "bracket"\n[features]\nnames = ["protocol"]\n'
+    text += '[[policy]]\nname = "hp_shield"\nbase = "protocol"\nstart_scale = 0.3\n'
+    text += 'growth = {growth = "relative", low = 0.7, high = 1.4, floor = 2}\n'
+    (tmp_path / "spec.toml").write_text(text)
+    words = ["simulate", "--spec", str(tmp_path / "spec.toml"), "--rounds", "10", "--seeds", "1"]
+    refused = CliRunner().invoke(make_app("simulate"), words).exception
+    assert "reward_noise" in str(refused)
+    assert "use `safedial plan`" in str(refused)
+    assert simulate.POLICY.endswith("For hp_shield use safedial plan.")
+
+
 def test_a_command_loads_its_own_file_and_no_other():
     program = (
         "import atexit, sys; from safedial.cli import COMMANDS, main; "

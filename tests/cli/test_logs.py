@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from safedial.rounds_io import log_text, read_log
-from safedial.specfile import EXAMPLE
+from safedial.specfile import EXAMPLE, load_spec
 from safedial.sweep.grid import read_grid
 from tests.calibration.test_confounded import clinic
 from tests.program import run
@@ -132,6 +132,11 @@ def test_calibrate_writes_a_spec_file_that_the_other_commands_take(folder):
     assert report["settings"]["dose"]["cost"]["curve"] == "hill"
     assert run("check", "pilot.csv", "--spec", "made.toml", cwd=folder).returncode == 0
     assert len(read_grid(folder / "made.toml").cells) == 1
+    ranges = load_spec(folder / "made.toml").features.ranges
+    seen = read_log(folder / "pilot.csv").context
+    for column, (low, high) in zip(seen.T, ranges.values(), strict=True):
+        assert low < column.min() < column.max() < high
+    assert "# ranges: x1 " in (folder / "made.toml").read_text()
     folded = ["--fold-rounds", "300", "--standardize", "--json"]
     told = json.loads(run(*words, *folded, cwd=folder).stdout)
     assert "Folded in" in told["spec"]

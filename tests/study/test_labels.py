@@ -1,7 +1,11 @@
 """What a study calls its cost, its reward and its units stands in its explanations."""
 
+import json
+
 from safedial.cli.output import wrapped
-from safedial.study import create_study
+from safedial.specfile import EXAMPLE
+from safedial.study import create_study, open_study
+from tests.program import run
 from tests.study.conftest import SPEC
 
 LABELS = {"cost": "trough", "cost_unit": "mg/l", "reward": "relief", "unit": "patient"}
@@ -21,3 +25,23 @@ def test_an_explanation_has_the_names_and_units_of_the_spec(store):
     narrow = wrapped(words, 60).splitlines()
     assert " ".join(" ".join(narrow).split()) == " ".join(words.split())
     assert max(map(len, narrow)) <= 60
+
+
+def test_labels_of_a_spec_file_are_those_of_the_study_and_may_be_amended(tmp_path):
+    text = EXAMPLE + '[labels]\ncost = "trough"\ncost_unit = "mg/l"\n'
+    (tmp_path / "spec.toml").write_text(text)
+    (tmp_path / "amended.toml").write_text(text.replace("trough", "level"))
+    at = ("--storage", f"sqlite:///{tmp_path}/study.db")
+
+    def study(*words):
+        done = run("study", *words, *at, "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    made = study("create", "ward", "--spec", tmp_path / "spec.toml")
+    assert made["spec"]["labels"] == {"cost": "trough", "cost_unit": "mg/l"}
+    study("amend", "ward", "--spec", tmp_path / "amended.toml", "--reason", "a better name")
+    with open_study("ward", storage=at[1]).store as store:
+        assert open_study("ward", storage=store).spec.fields["labels"] == {"cost": "level", "cost_unit": "mg/l"}
+    other = run("study", "create", "bed", "--spec", tmp_path / "spec.toml", *at, "--set", 'labels={"cost": "peak"}')
+    assert other.returncode == 0, "--set overrides the file"

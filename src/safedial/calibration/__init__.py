@@ -25,7 +25,7 @@ from safedial.calibration.constants import (
 )
 from safedial.calibration.curve_families import families
 from safedial.calibration.fit import Data, Noise
-from safedial.calibration.result import Calibration
+from safedial.calibration.result import Calibration, rows_left_out
 from safedial.decision.units import Dial
 from safedial.diagnostics.confounding import BROKEN, assignment, words
 from safedial.diagnostics.evidence import average
@@ -37,6 +37,10 @@ LEAST_ROWS = 20
 
 LEVEL = 0.05
 """The chance of a false flag for confounded doses."""
+
+UNUSED = "with a dose of 0 or an outcome that is not learned from"
+LATER = "after the first outcome that is still open or missing for an unknown reason"
+"""Why rows are left out."""
 
 ORDERS = 20
 """The number of random orders of the rows over which that evidence is averaged."""
@@ -76,7 +80,7 @@ def calibrate(
     >>> bool(0.2 < found.dose.cost.parameters["ed50"] < 0.4), bool(0.2 <= found.proposals["cost_noise"].value < 0.3)
     (True, True)
     """
-    log = log.prefix
+    whole, log = log, log.prefix
     _check(log, curve, noise, caution, resamples)
     used = log.action > 0.0
     context = log.context if log.dim else np.ones((len(log), 1))
@@ -104,6 +108,7 @@ def calibrate(
         allowed=allowed,
         stated=curve != "auto",
         dial=Dial() if dial is None else dial,
+        left_out=rows_left_out(len(whole), {UNUSED: int((~used).sum()), LATER: len(whole) - len(log)}),
     )
 
 

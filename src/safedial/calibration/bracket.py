@@ -9,15 +9,16 @@ for a person to judge.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
 from safedial.calibration import confounded_doses
 from safedial.calibration.constants import Proposal, round_up
-from safedial.calibration.result import tied_costs
+from safedial.calibration.ranges import propose_ranges, range_words
+from safedial.calibration.result import rows_left_out, tied_costs
 from safedial.core.brackets import Growth, additive, relative
 from safedial.core.spec import SafetySpec
 from safedial.core.tolerated import Cost
@@ -35,6 +36,9 @@ CLEAR = 1.645
 
 SPREADS = 2.0
 """How many standard deviations of the units' own slopes a bracket is widened by, on either side."""
+
+REFUSED_RATIO, DOUBTFUL_RATIO = 50.0, 5.0
+"""How many times the protocol's setting the given one may be, in the median and either way: refused, flagged beyond."""
 
 MISLEADING = (
     "Settings that were chosen by the expected outcome mislead (confounding): where units at risk were given less, "
@@ -55,6 +59,9 @@ class BracketCalibration:
         reason: why relative or additive. proposals: low, high, floor and the start, each with its reason.
         start: a share of the base, or a setting where no base is named; None if none can be proposed.
         slopes: what `low` and `high` come from. confounding: whether the context guided the settings.
+        ranges: of plausible values of the context's columns.
+        left_out: how many rows of the log were not used, and why; empty if all were.
+        doubt: why action and base may not be in one unit; empty if they seem to be.
     """
 
     cost: Cost | None
@@ -66,6 +73,9 @@ class BracketCalibration:
     confounding: Finding
     problem: str
     dial: Dial
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    left_out: str = ""
+    doubt: str = ""
 
     @property
     def growth(self) -> Growth | None:
@@ -73,12 +83,15 @@ class BracketCalibration:
 
     def _repr_html_(self) -> str:
         rows = ({"constant": name, **each._asdict()} for name, each in self.proposals.items())
-        return card("A proposed bracket, for you to judge", rows, [self.reason, MISLEADING, AVERAGE])
+        told = [self.reason, *([f"FLAG: {self.doubt}"] if self.doubt else []), MISLEADING, AVERAGE]
+        return card("A proposed bracket, for you to judge", rows, told)
 
     def words(self) -> list[str]:
         """The proposal and its limits, in plain words."""
         told = [f"{name} = {each.value or 'none'}. {each.reason}" for name, each in self.proposals.items()]
         flag = [f"FLAG: {self.confounding.found} {self.confounding.means}"] if self.confounding.flagged else []
+        flag += [f"FLAG: {self.doubt}"] if self.doubt else []
+        flag += [line for line in (range_words(self.ranges), self.left_out) if line]
         return [self.reason, *told, *flag, MISLEADING, AVERAGE]
 
     def spec_file(self, *, violation_risk: float, names: Sequence[str]) -> SpecFile:
@@ -91,7 +104,8 @@ class BracketCalibration:
         spec = SafetySpec(threshold=self.cost.threshold, violation_risk=violation_risk, promise="bracket")
         options = {"base": self.base, "growth": self.cost.growth.to_dict(), "start_scale": self.start}
         policy = {"name": "hp_shield", **options, "direction": self.cost.direction}
-        features = Features(names=tuple(names))
+        ranges = {name: ends for name, ends in self.ranges.items() if name in names}
+        features = Features(names=tuple(names), ranges=ranges)
         return SpecFile(spec=spec, policy=policy, features=features, dim=features.dim, dial=self.dial)
 
 
@@ -131,11 +145,15 @@ def calibrate_bracket(
     require(bracket in ("auto", "relative", "additive"), "bracket", bracket, "must be auto, relative or additive")
     require(np.isfinite(caution) and caution >= 1.0, "caution", caution, "must be a number >= 1")
     given = dial or Dial()
-    rows = log.rows(np.isfinite(log.cost) & (log.action > 0.0))
+    known, dosed = np.isfinite(log.cost), log.action > 0.0
+    rows = log.rows(known & dosed)
+    reasons = {"without a cost": int((~known).sum()), "with a setting without effect": int((known & ~dosed).sum())}
+    left_out = rows_left_out(len(log), reasons)
     rule = f"rows with a setting and a cost are too few: at least {LEAST_ROWS} are needed"
-    require(len(rows) >= LEAST_ROWS, "log", len(rows), rule)
+    require(len(rows) >= LEAST_ROWS, "log", len(rows), rule, left_out)
     setting = given.low + rows.action * (given.high - given.low)
     scaled = np.ones(len(rows)) if base is None else _column(rows, base)
+    doubt = "" if base is None else _unit_doubt(float(np.median(setting / scaled)), base)
     whose = None if unit is None else _units(rows, unit)
     signed = rows.cost if direction == "above" else -rows.cost
     misfit, found = _relative_misfit(rows.cost, threshold, direction), {}
@@ -148,7 +166,8 @@ def calibrate_bracket(
     kind = bracket if bracket != "auto" else "additive" if misfit or rises else "relative"
     fit, reason = found[kind], _reason(kind, bracket, misfit or rises)
     problem = tied_costs(rows.cost, rows.action) or _unseen(fit, kind)
-    made = {"reason": reason, "base": base, "slopes": fit, "dial": given}
+    made = {"reason": reason, "base": base, "slopes": fit, "dial": given, "left_out": left_out, "doubt": doubt}
+    made |= {"ranges": propose_ranges(log.names, log.context)}
     made |= {"confounding": confounded_doses(replace(rows, action=rows.action / scaled), progress)}
     if problem or fit is None:
         return BracketCalibration(cost=None, proposals={}, start=None, problem=problem, **made)
@@ -174,6 +193,15 @@ def _column(rows: Log, base: str) -> Array:
     values = rows.context[:, rows.names.index(base)]
     require(np.all(values > 0.0), "base", float(values.min()), "must be > 0 in every row: it is the setting to scale")
     return values
+
+
+def _unit_doubt(ratio: float, base: str) -> str:
+    """Why the median of action ÷ base looks like two units; empty if it does not."""
+    off, words = max(ratio, 1.0 / ratio), f"the median of action ÷ {base} is {ratio:.3g}"
+    rule = f"{words}: they cannot be in one unit (refused beyond {REFUSED_RATIO:g} or below 1/{REFUSED_RATIO:g})"
+    way_out = f"bring the columns 'action' and {base!r} to one unit, the dial's"
+    require(off <= REFUSED_RATIO, "base", base, rule, way_out)
+    return f"{words[0].upper()}{words[1:]}: {way_out} if they are not." if off > DOUBTFUL_RATIO else ""
 
 
 def _units(rows: Log, unit: str) -> Array:
@@ -272,7 +300,9 @@ def _start(scales: Array, most: float, count: int, base: str | None) -> Proposal
     what = "setting" if base is None else f"share of {base}"
     why = f"The largest {what} that each of {len(scales)} pilot rounds tolerates under this bracket"
     chance = f"if the bracket holds, a round like the pilot's exceeds there with probability at most 1/{count + 1}"
-    return Proposal(_down(min(least, most)), f"{why}: {chance}.")
+    cap = "the dial's largest setting" if base is None else f"{base} itself"
+    capped = f" They tolerate {_down(least):g}: a start is at most {most:g}, {cap}." if least > most else ""
+    return Proposal(_down(min(least, most)), f"{why}: {chance}.{capped}")
 
 
 def _down(value: float) -> float:

@@ -44,6 +44,7 @@ class Calibration:
         stated: whether the family was stated rather than chosen by the data.
         seen: the smallest and the largest positive dose of the log, as shares of the dial.
         dial: the log's units, for text and pictures.
+        left_out: how many rows of the log were not used, and why; empty if all were.
     """
 
     curves: dict[str, Chosen]
@@ -56,6 +57,7 @@ class Calibration:
     allowed: dict[str, Allowed]
     stated: bool
     dial: Dial
+    left_out: str = ""
 
     @property
     def dose(self) -> Dose:
@@ -94,6 +96,7 @@ class Calibration:
         """The reasons, as comments for the spec file."""
         top = ["Proposed by safedial calibrate, for a person to judge: an estimate from data, not a proof."]
         top += [f"{name}: {self.words(name)}" for name in self.curves]
+        top += [self.left_out] if self.left_out else []
         top += [f"FLAG: {self.confounding.found} {self.confounding.means}"] if self.confounding.flagged else [UNSEEN]
         return {"": "\n".join(top)} | {name: each.reason for name, each in self.proposals.items()}
 
@@ -124,6 +127,16 @@ class Calibration:
             "with the data (95 %)"
         )
         return words if not self.stated or low <= 1.0 <= high else f"{words}, and this curve itself does not"
+
+
+def rows_left_out(rows: int, reasons: dict[str, int]) -> str:
+    """How many of the log's rows a calibration does not use, by reason; empty if it uses all.
+
+    >>> rows_left_out(176, {"without a cost": 8, "with a dose of 0": 1})
+    'Left out: 9 of 176 rows (8 without a cost, 1 with a dose of 0).'
+    """
+    told = [f"{count} {why}" for why, count in reasons.items() if count]
+    return f"Left out: {sum(reasons.values())} of {rows} rows ({', '.join(told)})." if told else ""
 
 
 def tied_costs(outcome: Array, action: Array) -> str:

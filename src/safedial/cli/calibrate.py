@@ -99,9 +99,10 @@ def calibrate(
 
 
 def _read(log: Path, columns: list[str] | None, dial: Any, standardize: bool) -> tuple[Any, tuple[str, ...], Any]:
-    """The log, its outcomes, and the features if they are standardised."""
+    """The log, its outcomes, and the features of the spec file: with ranges, and standardised if asked."""
     import csv
 
+    from safedial.calibration.ranges import propose_ranges
     from safedial.decision.units import Features
     from safedial.io import read_text
     from safedial.rounds_io import parse_log
@@ -111,12 +112,15 @@ def _read(log: Path, columns: list[str] | None, dial: Any, standardize: bool) ->
     outcomes = ("cost", "reward") if "reward" in [name.strip() for name in heads] else ("cost",)
     options: Any = {"context_columns": columns, "dial": dial, "needs": ("action", "cost"), "widen_dial": WIDEN}
     told = parse_log(text, **options)
-    if not (standardize and told.dim):
+    if not told.dim:
         return told, outcomes, None
+    ranges = propose_ranges(told.names, told.context)
+    if not standardize:
+        return told, outcomes, Features(names=told.names, ranges=ranges)
     center = [float(f"{value:.4g}") for value in told.context.mean(axis=0)]
     spread = told.context.std(axis=0) * told.dim**0.5
     scale = [float(f"{value:.3g}") if value > 0 else 1.0 for value in spread]
-    features = Features(names=told.names, center=tuple(center), scale=tuple(scale), intercept=True)
+    features = Features(names=told.names, center=tuple(center), scale=tuple(scale), intercept=True, ranges=ranges)
     return parse_log(text, features=features, **options), outcomes, features
 
 
@@ -125,9 +129,12 @@ def _file(found: Any, threshold: float, total_risk: float, fold_rounds: int | No
     from dataclasses import replace
 
     from safedial.calibration.curve_error import fold_curve_error
+    from safedial.calibration.ranges import range_words
     from safedial.errors import require
 
     file, notes = found.spec_file(threshold=threshold, total_risk=total_risk, features=features), found.notes()
+    if features and features.ranges:
+        notes |= {"": f"{notes['']}\n{range_words(features.ranges)}"}
     if fold_rounds is None:
         return file, notes
     error = found.curves["cost"].error
@@ -169,6 +176,7 @@ def _report(found: Any) -> dict[str, Any]:
         },
         "confounding": found.confounding.to_dict(),
         "problem": found.problem,
+        "left_out": found.left_out,
         "proposals": {name: proposal._asdict() for name, proposal in found.proposals.items()},
     }
 
@@ -185,6 +193,8 @@ def _print(found: Any, paths: list[Path]) -> None:
         if chosen.table:
             _print_families(name, chosen)
         typer.echo(f"The {name}'s {found.words(name)}\n")
+    if found.left_out:
+        typer.echo(f"{found.left_out}\n")
     for name, proposal in found.proposals.items():
         typer.echo(f"{name} = {proposal.value:g}. {proposal.reason}")
     print_written(paths)

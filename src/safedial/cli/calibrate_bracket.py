@@ -51,6 +51,7 @@ def propose_bracket(
         drawn = [draw_bracket(found, plot)]
     if json:
         report = {"growth": found.growth and found.growth.to_dict(), "start": found.start, "words": found.words()}
+        report |= {"left_out": found.left_out}
         print_json(
             report | {"problem": found.problem, "spec": text, "files": [str(path) for path in [*written, *drawn]]}
         )

@@ -37,7 +37,7 @@ def _class_(text: str, *names: str) -> Any:
     return under("The function classes of nonlinear_hp_ucb and nonlinear_hp_probe", text, *names)
 
 
-POLICY = f"One of {POLICIES}; or your own, module:factory[,option=value,...]."
+POLICY = f"One of {POLICIES}; or your own, module:factory[,option=value,...]. For hp_shield use safedial plan."
 WORLD = (
     "linear, finite, kernel, logistic, dose-toxicity, dose-response, or your own, module:factory; [,FIELD=VALUE,...]."
 )

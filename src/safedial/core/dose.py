@@ -27,7 +27,7 @@ import numpy as np
 
 from safedial.core.curve import DoseCurve
 from safedial.core.namespace import FLOATS, namespace
-from safedial.errors import InvalidInput, require
+from safedial.errors import InvalidInput, require, require_fields
 
 HALVINGS = 60
 """Bisection steps of a bracketed inverse: 2^-60 of an interval is below the spacing of doubles at its end."""
@@ -249,6 +249,7 @@ def curve_from_dict(fields: Mapping[str, Any]) -> DoseCurve:
     name = fields.get("curve")
     require(name in CURVES, "curve", name, "must be one of " + ", ".join(CURVES))
     parameters = {key: value for key, value in fields.items() if key != "curve"}
+    require_fields(f"curve {name}", parameters, CURVES[str(name)])
     try:
         return CURVES[str(name)](**parameters)
     except TypeError as error:

@@ -44,7 +44,7 @@ from safedial.core.curve import DoseCurve
 from safedial.core.dose import curve_from_dict
 from safedial.core.namespace import FLOATS, namespace
 from safedial.core.rounding import UNIT
-from safedial.errors import InvalidInput, require
+from safedial.errors import InvalidInput, require, require_fields
 
 Numbers = float | NDArray[np.float64]
 
@@ -172,6 +172,7 @@ class Cost:
             given["growth"] = growth_from_dict(fields.get("growth"))
         if isinstance(given.get("curve"), Mapping):
             given["curve"] = curve_from_dict(given["curve"])
+        require_fields("cost", map(str, given), cls)
         try:
             return cls(**given)
         except TypeError as error:

@@ -17,7 +17,7 @@ from safedial.core.dose import Dose, DoseCurve
 from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
 from safedial.decision.units import Dial, Features
-from safedial.errors import InvalidInput, require
+from safedial.errors import InvalidInput, require, require_fields
 from safedial.function_classes import FunctionClass
 from safedial.policies import Policy, make_policy
 
@@ -139,8 +139,8 @@ PARTS: dict[str, tuple[Any, Callable[[Mapping[str, Any]], Any]]] = {
     "spec": (SafetySpec, SafetySpec.from_dict),
     "policy": (Policy, named_policy),
     "dose": ((Dose, DoseCurve), Dose.from_dict),
-    "dial": (Dial, lambda fields: Dial(**fields)),
-    "features": (Features, lambda fields: Features(**fields)),
+    "dial": (Dial, lambda fields: _made("dial", Dial, fields)),
+    "features": (Features, lambda fields: _made("features", Features, fields)),
 }
 """The parts of the rules with their own written form: the class of each, and its reader."""
 
@@ -187,6 +187,11 @@ def _plain_option(value: Any) -> Any:
     if isinstance(value, (str, int, float, bool, type(None))):
         return value
     return {"custom": str(getattr(value, "__name__", type(value).__name__))}
+
+
+def _made(name: str, kind: Any, fields: Mapping[str, Any]) -> Any:
+    require_fields(name, map(str, fields), kind)
+    return kind(**fields)
 
 
 def _read_part(name: str, given: Any) -> Any:

@@ -264,6 +264,9 @@ def simulate(
     )
 
 
+BRACKET_PLAN = "for a growth bracket, whose worlds have no such constants, use `safedial plan` (in Python, `plan`)"
+
+
 def _check(policy: Policy, world: Any, spec: Any, *, rounds: Any, points: Any) -> None:
     require(isinstance(spec, SafetySpec), "spec", spec, "must be a SafetySpec")
     for name, value in (("rounds", rounds), ("points", points)):
@@ -271,13 +274,13 @@ def _check(policy: Policy, world: Any, spec: Any, *, rounds: Any, points: Any) -
     check_grids(spec, several=world.several_costs and takes_costs(policy, spec, with_constants=bool(world.constants)))
     check_dim(policy.options.get("radius"), world.dim)
     check_scale(policy.options.get("radius"), spec)
+    rule = "is needed to simulate: the world uses it"
+    way_out = BRACKET_PLAN if PROMISES[spec.promise].bracketed else ""
     for name in world.constants:
         several = spec.costs if name == "cost_noise" and spec.costs is not None else {}
         for cost, each in several.items():
-            require(
-                each.noise is not None, f"noise of costs[{cost!r}]", None, "is needed to simulate: the world uses it"
-            )
-        require(several or getattr(spec, name) is not None, name, None, "is needed to simulate: the world uses it")
+            require(each.noise is not None, f"noise of costs[{cost!r}]", None, rule, way_out)
+        require(several or getattr(spec, name) is not None, name, None, rule, way_out)
     check_proved(policy, spec)
     _check_match(policy, world, spec, rounds)
     given, stated = PROMISES[policy.promise], PROMISES[spec.promise]

@@ -11,6 +11,7 @@ from typing import Any
 
 from safedial.core.promise import CERTIFIED, PROMISES
 from safedial.core.spec import NAMES
+from safedial.decision.label_names import read_labels
 from safedial.decision.learners.protocol import Learner
 from safedial.decision.own_functions import own_values
 from safedial.decision.rules import RULES, Rules, plain_options
@@ -23,9 +24,6 @@ OPTIONS = (
     *("reach", "history", "groups", "start", "base", "growth", "start_scale"),
 )
 SHAPE = ("dim", "policy", "dose", "dial", "features", "start_action", "fallback_action", "folding", "guard")
-LABELS = ("cost", "cost_unit", "reward", "reward_unit", "unit")
-"""What a study may name for its readers: what its cost and its reward measure, in which units, and what a unit is."""
-LONGEST_LABEL = 40
 SINCE_2 = ("baseline_range", "high_fallback", "labels")
 """Fields that only studies of version 2 and later may state."""
 STUDY_POLICIES = ("hp_probe", "hp_ucb", "hp_conformal", "hp_shield", "hp_student")
@@ -126,7 +124,8 @@ def read_spec(given: Any, *, quiet: bool = False, version: int = RULES, own: Pol
     confirmed = fields.get("high_fallback", False)
     require(isinstance(confirmed, bool), "high_fallback", confirmed, "must be true or false")
     written = _written(rules, guard, learning_order) | ({"high_fallback": True} if confirmed else {})
-    written |= {"labels": labels} if (labels := _labels(fields.get("labels", {}), rules)) else {}
+    labels = read_labels(fields.get("labels", {}), several=rules.spec.costs is not None)
+    written |= {"labels": labels} if labels else {}
     return StudySpec(rules=rules, guard=guard, learning_order=learning_order, fields=_as_logged(written))
 
 
@@ -155,21 +154,6 @@ def check_fallback(fields: Mapping[str, Any], spec: StudySpec) -> None:
     rule = f"is in the upper half of the dial, {dial.low:g} to {dial.high:g}, but it is advised when costs are too high"
     way_out = "state a lower one, or high_fallback: true if lower settings are the dangerous ones"
     require(not high or "high_fallback" in spec.fields, "fallback_action", fallback, rule, way_out)
-
-
-def _labels(given: Any, rules: Rules) -> dict[str, str]:
-    """The names for readers, checked: {"cost": "trough", "cost_unit": "mg/l", "unit": "patient"}."""
-    require(
-        isinstance(given, Mapping), "labels", given, "must be an object of names", "choose from " + ", ".join(LABELS)
-    )
-    several = rules.spec.costs is not None
-    for name, label in given.items():
-        require(name in LABELS, "labels", name, "is not a label", "choose from " + ", ".join(LABELS))
-        fits = isinstance(label, str) and 0 < len(label.strip()) == len(label) <= LONGEST_LABEL and label.isprintable()
-        require(fits, f"labels.{name}", label, f"must be printable text of 1 to {LONGEST_LABEL} characters")
-        own = several and name.startswith("cost")
-        require(not own, f"labels.{name}", label, "is for one cost", "several have names, and units in `costs`")
-    return dict(given)
 
 
 def own_policy(fields: Mapping[str, Any]) -> Policy | None:

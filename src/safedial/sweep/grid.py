@@ -42,8 +42,8 @@ FORMAT = 2
 """Part of every cell's name. Raise it when results change; old files then no longer count."""
 
 SWEEP_DEFAULTS: dict[str, Any] = {"name": "sweep", "rounds": 10_000, "seeds": 5, "seed_block": 10, "points": 20} | USUAL
-TABLES = ("sweep", "spec", "world", "policy", "dose", "features", "dial")
-"""A spec file is a grid of one cell; its [features] and [dial] are for agents and say nothing about a simulation."""
+TABLES = ("sweep", "spec", "world", "policy", "dose", "features", "dial", "labels")
+"""A spec file is a grid of one cell; its [features], [dial] and [labels] say nothing about a simulation."""
 
 
 @dataclass(frozen=True)
