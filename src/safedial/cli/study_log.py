@@ -199,8 +199,8 @@ def units(
     ]
     print_table(name, heads, rows)
     if unit:
-        names = ("decision_id", "visit", "at", "action", "applied_action", "reward", "cost", "status")
-        heads = tuple(each.removesuffix("_action").removesuffix("_id") for each in names)
+        names = ("visit", "at", "action", "applied_action", "reward", "cost", "status")
+        heads = tuple(each.removesuffix("_action") for each in names)
         course = [[_cell(each, row.get(each)) for each in names] for row in told["course"]]
         print_table(f"Course of {_short(told['unit'])}", heads, course)
         typer.echo(long_run_words(told["long_run"]))
