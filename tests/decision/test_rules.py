@@ -101,3 +101,8 @@ def test_a_grid_refuses_a_policy_that_cannot_be_written_down():
     text = spec_text(SpecFile(spec=make_spec(), dim=2, policy={"name": "nonlinear_hp_ucb"}))
     with pytest.raises(InvalidInput, match=r"nonlinear_hp_ucb.*function classes, which a grid cannot state"):
         parse_grid(text)
+
+
+def test_a_part_of_the_rules_that_holds_a_wrong_kind_of_value_is_refused_by_name():
+    with pytest.raises(InvalidInput, match=r"dose = \['curve'\]: "):
+        read_parts({"dose": {"curve": []}})

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safedial import Dial, Features, InvalidInput
+from safedial.decision.units import real
 
 
 @given(st.floats(0, 1), st.floats(-100, 100), st.floats(0.001, 1000))
@@ -71,3 +72,12 @@ def test_a_dial_that_cannot_be_is_refused(wrong):
 def test_features_that_cannot_be_are_refused(wrong):
     with pytest.raises(InvalidInput):
         Features(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [("9,8", "must be a number, not text; write a decimal point, not a comma"), ("9.8", "must be a number, not text$")],
+)
+def test_text_in_place_of_a_number_is_refused_as_text(value, words):
+    with pytest.raises(InvalidInput, match=f"dose = '{value}': {words}"):
+        real("dose", value)

@@ -250,10 +250,7 @@ def curve_from_dict(fields: Mapping[str, Any]) -> DoseCurve:
     require(name in CURVES, "curve", name, "must be one of " + ", ".join(CURVES))
     parameters = {key: value for key, value in fields.items() if key != "curve"}
     require_fields(f"curve {name}", parameters, CURVES[str(name)])
-    try:
-        return CURVES[str(name)](**parameters)
-    except TypeError as error:
-        raise InvalidInput(f"curve {name} = {parameters}: has wrong parameters ({error})") from error
+    return CURVES[str(name)](**parameters)
 
 
 def _positive(name: str, value: Any) -> float:

@@ -44,7 +44,7 @@ from safedial.core.curve import DoseCurve
 from safedial.core.dose import curve_from_dict
 from safedial.core.namespace import FLOATS, namespace
 from safedial.core.rounding import UNIT
-from safedial.errors import InvalidInput, require, require_fields
+from safedial.errors import require, require_fields
 
 Numbers = float | NDArray[np.float64]
 
@@ -173,10 +173,7 @@ class Cost:
         if isinstance(given.get("curve"), Mapping):
             given["curve"] = curve_from_dict(given["curve"])
         require_fields("cost", map(str, given), cls)
-        try:
-            return cls(**given)
-        except TypeError as error:
-            raise InvalidInput(f"cost = {sorted(given)}: has wrong fields ({error})") from error
+        return cls(**given)
 
 
 def tolerated_setting(
