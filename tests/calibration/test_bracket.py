@@ -147,7 +147,10 @@ def test_when_nothing_was_learned_it_says_why():
 @pytest.mark.parametrize("factor", [1e-3, 1e3])
 def test_a_protocol_in_another_unit_than_the_doses_is_refused_or_flagged(factor):
     log = pilot(proportional)
-    scaled = lambda by: replace(log, context=log.context * [by, 1.0])  # noqa: E731
+
+    def scaled(by):
+        return replace(log, context=log.context * [by, 1.0])
+
     with pytest.raises(InvalidInput, match=r"base = 'protocol': the median of action ÷ protocol is .* to one unit"):
         propose(scaled(factor))
     doubtful = propose(scaled(factor ** (1 / 3)))
