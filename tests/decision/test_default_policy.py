@@ -3,9 +3,6 @@
 import pytest
 
 from safedial import Agent, Cost, SafetySpec, create_study, growth, hp_ucb, open_study
-from safedial.decision.rules import Rules
-from safedial.study import Store
-from tests.recorded.test_recorded import HERE, restored
 
 CONSTANTS = {"reward_noise": 0.3, "cost_noise": 0.3, "coefficient_bound": 1, "context_bound": 1}
 RISK = {"violation_risk": 0.05}
@@ -48,16 +45,3 @@ def test_a_study_that_states_a_bracket_runs_hp_shield_and_the_log_remembers_why(
     assert open_study("s", storage=storage).decision(asked.id).certificate == asked.certificate
     again = create_study("s", storage=storage, fallback_action=0, **fields, load_if_exists=True)
     assert again.verify().ok
-
-
-def test_certificates_of_earlier_rules_stay_as_they_were(tmp_path):
-    with Store(restored(HERE / "add11ff", tmp_path / "store.db")) as store:
-        study = open_study("linear", storage=store)
-        asked = study.ask([0.1, 0.2])
-        certificate, words = asked.certificate, asked.explain()
-    assert "policy_reason" not in certificate
-    assert "Policy:" not in words
-    assert study.spec.rules_version == 2
-    fields = STATED["hp_probe"][0]
-    earlier = Rules.from_dict({"dim": 2, "spec": fields}, version=2)
-    assert "policy_reason" not in earlier.fixed_terms[0]

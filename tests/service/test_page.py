@@ -14,8 +14,6 @@ from safedial.service.timeline import Track
 from safedial.stats import violation_interval
 from safedial.study import Store, StudyError, create_study, open_study
 from safedial.study.keys import create_key
-from tests.recorded.test_recorded import HERE, STUDIES
-from tests.recorded.write import restored
 from tests.service.browser import Browser
 from tests.service.conftest import Caller
 from tests.study.conftest import SPEC
@@ -300,19 +298,6 @@ def test_counts_and_evidence_of_the_page_are_those_of_the_study_in_random_lives(
         if not study.spec.learner.watches_itself:
             assert counted["evidence"] == pytest.approx(state["evidence"], rel=1e-9)
         assert state["unwatched"] > 0
-
-
-@pytest.mark.parametrize("name", STUDIES)
-def test_counts_and_evidence_of_the_page_are_those_of_a_recorded_study(name, tmp_path):
-    with Store(restored(HERE / "85a7184", tmp_path / "store.db")) as store:
-        study = open_study(name, storage=store)
-        track = Track(study)
-        track.refresh()
-        counted, state = counts(track), study.status()
-        same = [each for each in COUNTED if each in state]
-        assert {each: counted[each] for each in same} == {each: state[each] for each in same}
-        if not study.spec.learner.watches_itself:
-            assert counted["evidence"] == pytest.approx(state["evidence"])
 
 
 def test_the_risk_on_the_page_is_all_that_the_certificate_sums(storage):

@@ -433,10 +433,7 @@ def test_what_learning_rests_on_is_refused_for_each_learner():
                 keeps_learning(spec, after, False)
 
 
-def test_a_study_of_the_first_rules_and_an_own_policy_are_refused():
-    first = read_spec(SPEC, version=1)
-    with pytest.raises(InvalidInput, match="follows rules 1"):
-        amended_spec(first, {**first.fields, "threshold": 0.6})
+def test_an_own_policy_is_refused():
     own = hp_probe()._replace(name="mine")
     with pytest.raises(InvalidInput, match="is your own"):
         amended_spec(read_spec(SPEC), {**SPEC, "policy": own})

@@ -1,4 +1,4 @@
-"""Conformal studies of version 2: voids that are left out, masks, levels, imports, and the count of starts."""
+"""Conformal studies: voids that are left out, masks, levels, imports, and the count of starts."""
 
 import numpy as np
 import pytest
@@ -134,8 +134,6 @@ def test_a_study_states_its_guards_and_reads_them_again():
     assert (written["reach"], written["history"], written["least_dose"]) == (2.0, "train", None)
     assert read_spec(made.fields).fields == made.fields
     assert read_spec(SPEC | {"reach": 4, "history": "calibrate"}).fields["policy"]["reach"] == 4
-    old = read_spec(SPEC, version=1)
-    assert {"reach", "history", "least_dose"}.isdisjoint(old.fields["policy"])
     levels = {"dial": LEVELS, "start_action": 4}
     level = read_spec(SPEC | levels)
     assert level.fields["policy"]["least_dose"] == 0.2

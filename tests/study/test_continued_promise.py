@@ -1,4 +1,4 @@
-"""An amendment that changes nothing that is promised, learned or advised begins no new phase (rules 7)."""
+"""An amendment that changes nothing that is promised, learned or advised begins no new phase."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from safedial import InvalidInput
 from safedial.service.read_routes import counted, draw
 from safedial.service.timeline import Track
 from safedial.study import Store, StudyError, create_study, open_study, transaction
-from safedial.study.amendment import amended_spec, keeps_learning, new_fields
+from safedial.study.amendment import amended_spec, new_fields
 from safedial.study.event import orjson
 from safedial.study.snapshot import pack, unpack
 from safedial.study.spec import read_spec
@@ -131,13 +131,6 @@ def test_learning_cannot_start_again_without_a_new_promise(lite):
     assert study.status() == before
 
 
-def test_each_amendment_of_earlier_rules_begins_a_phase():
-    for version, began in ((6, 9), (7, 0)):
-        spec = read_spec(CERTIFIED, version=version)
-        after = amended_spec(spec, new_fields(spec, {"guard": {"max_open": 7}}, whole=False), since=9)
-        assert (after.since, after.began, len(after.phases)) == (9, began, 1 + (began > 0))
-
-
 def test_a_resume_clears_only_the_rule_that_it_names(lite):
     """Two people look into one stop; the first resume shows another rule that has fired, which the second keeps."""
     study = create_study("two", {**MILD, "guard": {"max_open": 8}}, storage=lite.store)
@@ -179,13 +172,6 @@ def test_a_guard_that_is_written_otherwise_begins_no_phase(lite, kind):
     assert study.verify().ok
 
 
-def test_earlier_rules_compare_guards_as_they_are_written():
-    for version, kept in ((6, False), (7, True)):
-        spec = read_spec(KINDS["conformal"], version=version)
-        after = amended_spec(spec, new_fields(spec, {"guard": {"caps": None}}, whole=False), since=9)
-        assert keeps_learning(spec, after) is kept
-
-
 def test_each_outcome_is_due_as_it_was_stated_when_it_was_decided(lite):
     study = create_study("due", CERTIFIED, storage=lite.store)
     ask(study)
@@ -221,10 +207,3 @@ def test_specifications_of_logs_that_were_amended_in_another_order_differ():
         found.append(spec)
     assert found[0].fields == found[1].fields
     assert not same_spec(*found)
-
-
-def test_a_whole_specification_of_earlier_rules_keeps_their_defaults():
-    for version, share in ((2, 0.5), (6, 0.5), (7, 0.25)):
-        spec = read_spec(CERTIFIED, version=version)
-        after = amended_spec(spec, new_fields(spec, {**CERTIFIED, "threshold": 0.6}, whole=True), since=9)
-        assert spec.guard.max_unwatched == after.guard.max_unwatched == share

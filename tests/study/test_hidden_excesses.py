@@ -1,16 +1,11 @@
-"""No report, void or correction takes an excess out of a study's evidence without a count of it (rules 6)."""
+"""No report, void or correction takes an excess out of a study's evidence without a count of it."""
 
-import numpy as np
 import pytest
 
-from safedial.decision.outcome import for_the_watch
-from safedial.decision.rounds import Round
-from safedial.decision.watch import Watch
 from safedial.service.charts import counts
 from safedial.service.evidence_path import unwatched
 from safedial.service.timeline import Track
 from safedial.study import create_study, open_study
-from tests.study.test_throttled import learner_of
 
 START = {"dim": 1, "violation_risk": 0.1, "start_action": 0.1, "fallback_action": 0.1}
 GROWTH = {"growth": "additive", "low": 0.0, "high": 1.0}
@@ -69,15 +64,6 @@ def test_excesses_that_a_learner_leaves_out_or_loses_are_unwatched_and_stop_the_
     track.refresh()
     assert unwatched(track) == 21
     assert study.verify().ok
-
-
-@pytest.mark.parametrize("version", [5, 6])
-def test_earlier_rules_do_not_count_them(version):
-    learner = learner_of("conformal", version)
-    watch, context = Watch(learner.rules, learner), np.array([1.0, 0.0])
-    sample = for_the_watch(learner.rules, 0.0, 0.9, 0.0)
-    watch.reported(Round(1, 0, 0.1, 0.0, True, context), sample, context, 1.0, dropped=True)
-    assert watch.unwatched == (version > 5)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,5 +1,5 @@
 """Open, late and missing outcomes neither blind the watch of HP-Conformal, HP-Shield and HP-Student nor raise false
-alarms (rules 6). The control is a learner to which every outcome is reported at once.
+alarms. The control is a learner to which every outcome is reported at once.
 """
 
 import numpy as np
@@ -16,8 +16,8 @@ from tests.study.test_throttled import KINDS, START, learner_of, play, rules_of
 class Learning:
     """A learner of one kind, told of each round's outcome `late` rounds after its decision, or never (None)."""
 
-    def __init__(self, kind, seed=3, version=6):
-        self.learner, self.rng, self.count, self.due = learner_of(kind, version), np.random.default_rng(seed), 0, []
+    def __init__(self, kind, seed=3):
+        self.learner, self.rng, self.count, self.due = learner_of(kind), np.random.default_rng(seed), 0, []
 
     def round(self, noise, late=0):
         learner, context = self.learner, np.array([1.0, self.rng.uniform(-1.0, 1.0)])

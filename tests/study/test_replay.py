@@ -9,7 +9,6 @@ from typer.testing import CliRunner
 from safedial.cli import app
 from safedial.study import Store, StudyError, create_study, open_study
 from safedial.study.backup import backup
-from tests.recorded.write import restored
 from tests.study.conftest import SPEC
 
 DAY = 86_400 * 10**9
@@ -112,19 +111,6 @@ def test_ids_survive_a_snapshot(tmp_path, monkeypatch):
         assert study.verify().ok
 
 
-def test_ids_of_studies_from_before_stay_as_they_were(tmp_path):
-    from pathlib import Path
-
-    with Store(restored(Path(__file__).parents[1] / "recorded" / "85a7184", tmp_path / "store.db")) as store:
-        study = open_study("linear", storage=store)
-        made = study.ask([0.1, 0.1])
-        assert made.id == f"linear.{made.seq}"
-        with pytest.raises(StudyError):
-            study.tell(f"{made.id}.{made.hash[:8]}", reward=0.1, cost=0.1)
-        study.tell(made.id, reward=0.01, cost=0.01)
-        assert study.verify().ok
-
-
 def test_an_id_is_read_and_written_the_same():
     from safedial.study.ids import DecisionId, read_id
 
@@ -171,13 +157,3 @@ def test_an_idempotency_key_is_forgotten_after_thirty_days(study, monkeypatch):
     with pytest.raises(StudyError, match="another request"):
         study.ask([0.5, 0.1], key="old")
     assert study.verify().ok
-
-
-def test_keys_of_studies_from_before_are_kept_for_ever(tmp_path):
-    from pathlib import Path
-
-    from tests.recorded.write import context
-
-    with Store(restored(Path(__file__).parents[1] / "recorded" / "85a7184", tmp_path / "store.db")) as store:
-        study = open_study("linear", storage=store)
-        assert study.ask(context(0), key="visit-0", baseline_cost=0.0).replayed

@@ -19,7 +19,6 @@ from safedial.study.event import START, Event, canonical, digest
 from safedial.study.log import append_events, read_events, snapshot_seqs
 from safedial.study.schema import sa
 from safedial.study.snapshot import parts
-from tests.recorded.write import restored
 from tests.study.conftest import SPEC
 
 
@@ -200,22 +199,6 @@ def test_verify_finds_a_snapshot_that_no_event_vouches_for(played):
         connection.execute(sa.text(words))
     with Store(played) as store:
         assert not verify_study(store, "trial").ok
-
-
-def test_snapshots_from_before_are_not_believed_and_the_log_is_folded_from_its_start(tmp_path):
-    """A study of version 1 has snapshots that are in no chain."""
-    from pathlib import Path
-
-    recorded = Path(__file__).parents[1] / "recorded" / "85a7184"
-    url = restored(recorded, tmp_path / "store.db")
-    with Store(url) as store:
-        right = open_study("linear", storage=store).state_digest()
-        with store.engine.begin() as connection:
-            study = open_study("linear", storage=store)._id
-            assert snapshot_seqs(connection, study)
-    change(url, "UPDATE snapshots SET content = x'00', digest = x'00' WHERE study_id = :s", s=study)
-    with Store(url) as store:
-        assert open_study("linear", storage=store).state_digest() == right
 
 
 def test_a_study_restored_in_place_with_another_specification_is_refused(storage):

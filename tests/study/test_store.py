@@ -1,25 +1,22 @@
-"""Copies, keys, tables, history, old schemas, and what URLs may say."""
+"""Copies, keys, tables, history, schema and format, and what URLs may say."""
 
 import csv
 import io
 import json
-import sqlite3
 import threading
-from pathlib import Path
 
 import pytest
 
 from safedial.errors import InvalidInput
-from safedial.study import Store, StudyError, create_study, list_studies, open_study, verify_study
+from safedial.study import Store, StudyError, create_study, open_study
 from safedial.study.backup import backup
-from safedial.study.database import parse_url, reading, writing
+from safedial.study.database import open_engine, parse_url, reading, writing
+from safedial.study.event import START, next_event
 from safedial.study.keys import create_key, hash_key, list_keys, live_keys, revoke_key
 from safedial.study.replay_log import Source
-from safedial.study.schema import SCHEMA, STORE_LOG, prepare, sa, version
+from safedial.study.schema import STORE_LOG, events, meta, sa
 from safedial.study.verify import verify_log
 from tests.study.conftest import SPEC, id_at
-
-DATA = Path(__file__).parent / "data"
 
 
 def fill(study, rounds=6):
@@ -171,48 +168,29 @@ def test_bad_history_is_refused(lite, rows, words):
     assert lite.status()["seq"] == 1
 
 
-def recorded(tmp_path, schema):
-    """A store as that schema's release wrote it."""
-    path = tmp_path / f"schema-{schema}.db"
-    connection = sqlite3.connect(path)
-    connection.executescript((DATA / f"schema-{schema}.sql").read_text())
-    connection.close()
-    return f"sqlite:///{path}"
+def test_a_store_with_another_schema_is_refused(storage):
+    Store(storage).close()
+    engine = open_engine(storage)
+    with writing(engine) as connection:
+        connection.execute(meta.update().values(value="2"))
+    engine.dispose()
+    with pytest.raises(StudyError, match="has schema 2, and this safedial reads 1; open it with the version") as found:
+        Store(storage)
+    assert found.value.code == "wrong_schema"
 
 
-@pytest.mark.parametrize("schema", range(1, SCHEMA + 1))
-def test_the_history_of_every_release_replays_to_the_same_decisions(schema, tmp_path, postgres):
-    url = recorded(tmp_path, schema)
-    with Store(url) as store:
-        with reading(store.engine) as connection:
-            assert version(connection) == SCHEMA
-        names = [each["name"] for each in list_studies(store)]
-        assert names == ["linear", "arrival", "conformal"]
-        for name in names:
-            report = verify_study(store, name)
-            assert report.ok, report
-            assert report.decisions >= 10
-            open_study(name, storage=store).ask([0.1, 0.1])
-            assert verify_study(store, name).ok
-        backup(store, postgres.url())
-
-
-def test_an_upgrade_is_whole_or_has_not_happened(tmp_path):
-    steps = {1: [sa.text("ALTER TABLE studies ADD COLUMN note TEXT")], 2: [sa.text("CREATE TABLE broken (")]}
-    with Store(recorded(tmp_path, 1)) as store:
-        with pytest.raises(StudyError), writing(store.engine) as connection:
-            prepare(connection, steps, newest=3)
-        with reading(store.engine) as connection:
-            assert version(connection) == 1
+@pytest.mark.parametrize("stated", [{}, {"format": 2}])
+def test_a_log_with_another_format_is_refused(tmp_path, stated):
+    with Store(f"sqlite:///{tmp_path}/trial.db") as store:
+        fields = create_study("trial", SPEC, storage=store).spec.fields
+        body = {"name": "trial", "spec": fields, **stated}
+        first = next_event((0, START), "trial", "study_created", body, at=0, actor="", reason="")
         with writing(store.engine) as connection:
-            assert prepare(connection, steps, newest=2) == 1
-        with reading(store.engine) as connection:
-            assert version(connection) == 2
-            assert connection.execute(sa.text("SELECT note FROM studies")).fetchall()
-        with pytest.raises(StudyError, match="upgrade it") as refused, writing(store.engine) as connection:
-            prepare(connection, steps, newest=1)
-        assert refused.value.code == "wrong_schema"
-        assert verify_study(store, "linear").ok
+            changed = events.update().where(events.c.study_id == 1)
+            connection.execute(changed.values(body=first.body, hash=first.hash, at=0, actor=""))
+    with Store(store.storage) as store, pytest.raises(StudyError, match="this safedial reads format 1") as found:
+        open_study("trial", storage=store)
+    assert found.value.code == "wrong_schema"
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,6 @@ from safedial.policies import hp_shield
 from safedial.study import Store, StudyError, create_study, list_studies
 from safedial.study.operations import request_digest
 from safedial.study.pseudonyms import read_unit_key
-from tests.recorded.test_recorded import HERE
-from tests.recorded.write import restored
 from tests.study.conftest import SPEC
 
 CONFORMAL = {"dim": 2, "promise": "conformal", "threshold": 0.5, "violation_risk": 0.1, "start_action": 0.1}
@@ -142,16 +140,6 @@ def test_a_unit_or_visit_that_is_not_there_is_a_clear_error(lite):
         assert refused.value.code == code
     with pytest.raises(StudyError, match="unit = 'P-05': no decision of this study has it; check the label"):
         lite.unit("P-05")
-
-
-def test_a_study_of_earlier_rules_refuses_both(tmp_path):
-    with Store(restored(HERE / "85a7184", tmp_path / "store.db")) as store:
-        study = open_study("linear", storage=store)
-        before = study.status()["seq"]
-        for noted in ({"unit": "P-04"}, {"visit": "1"}):
-            with pytest.raises(InvalidInput, match=r"rules 1.*new study"):
-                study.ask([0.1, 0.2], **noted)
-        assert study.status()["seq"] == before
 
 
 def test_the_counts_of_all_units_add_up_to_the_studys(lite):

@@ -11,8 +11,6 @@ from safedial import InvalidInput, open_study
 from safedial.study import Store, create_study
 from safedial.study.event import Event, canonical, digest
 from safedial.study.operations import request_digest
-from tests.recorded.test_recorded import HERE
-from tests.recorded.write import restored
 from tests.study.conftest import SPEC
 
 FEATURES = {
@@ -115,21 +113,6 @@ def test_a_question_without_metadata_keeps_the_digest_it_always_had(lite):
     assert bytes(stored) == request_digest(["ask", [0.1, 0.2], 0.0])
 
 
-def test_a_study_of_earlier_rules_refuses_metadata_and_keeps_its_events_form(tmp_path):
-    with Store(restored(HERE / "85a7184", tmp_path / "store.db")) as store:
-        study = open_study("linear", storage=store, actor="tester")
-        before = study.status()["seq"]
-        with pytest.raises(InvalidInput, match=r"rules 1.*new study"):
-            study.ask([0.1, 0.2], meta={"patient": "P-04"})
-        assert study.status()["seq"] == before
-        old = study.events(from_seq=7, limit=1)["events"][0]
-        new = study.ask([0.1, 0.2], key="later\nvisit")
-        assert old["kind"] == "decided"
-        assert study.events(from_seq=new.seq)["events"][0]["body"].keys() == old["body"].keys()
-        assert study.ask([0.1, 0.2], key="later\nvisit").id == new.id
-        assert study.verify().ok
-
-
 def rewrite(path, change):
     """Change the body of event 2, and make every hash anew, as the owner of the database can."""
     with sqlite3.connect(path) as connection:
@@ -213,14 +196,12 @@ def test_history_outside_a_stated_range_is_refused_whole(ward):
     assert ward.status()["seq"] == 1
 
 
-def test_a_new_study_writes_its_ranges_down_and_an_old_one_keeps_its_form(ward, store, tmp_path):
+def test_a_new_study_writes_its_ranges_down(ward, store):
     assert ward.spec.fields["features"]["ranges"] == {"age": [0.0, 120.0]}
     bare = {name: FEATURES[name] for name in ("names", "center", "scale")}
     made = create_study("bare", {**SPEC, "features": bare}, storage=store)
     assert made.spec.fields["features"]["ranges"] == {}
     assert create_study("bare", {**SPEC, "features": bare}, storage=store, load_if_exists=True).name == "bare"
-    with Store(restored(HERE / "85a7184", tmp_path / "recorded.db")) as recorded:
-        assert "ranges" not in open_study("ward", storage=recorded).spec.fields["features"]
 
 
 def test_a_fallback_of_nothing_that_nobody_stated_is_named_at_creation(store):

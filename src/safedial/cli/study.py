@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from safedial.cli.study_log import backup, checkpoint, export, migrate, units, verify, waiting
+from safedial.cli.study_log import backup, checkpoint, export, units, verify, waiting
 from safedial.cli.study_options import DecisionId, Format, JsonFlag, Name, Reason, Storage, UnitKey, opened
 from safedial.cli.study_output import (
     after_import,
@@ -298,5 +298,5 @@ def status(name: Name, storage: Storage, format: Format = "table", json: JsonFla
         print_answer(words, format, json)
 
 
-for command in (waiting, verify, export, checkpoint, backup, migrate, units):
+for command in (waiting, verify, export, checkpoint, backup, units):
     study.command()(command)

@@ -1,4 +1,4 @@
-"""`safedial study`: the commands that read a log: verify, export, checkpoint, backup, migrate, units, waiting."""
+"""`safedial study`: the commands that read a log: verify, export, checkpoint, backup, units, waiting."""
 
 from __future__ import annotations
 
@@ -144,34 +144,6 @@ def backup(
         made = copy(store, target)
         words = f"{made['studies']} studies, {made['events']} events copied to {made['target']} and checked."
         print_answer(made, format, json, words)
-
-
-def migrate(
-    storage: Storage,
-    copy: Annotated[
-        str | None,
-        typer.Argument(
-            help="Where the copy goes: a new SQLite file (the default, beside the store), or an empty store."
-        ),
-    ] = None,
-    format: Format = "table",
-    json: JsonFlag = False,
-) -> None:
-    """Bring a store of an earlier version to this one: verify, copy, upgrade, verify again. Stop its services first.
-
-    No event changes, and each study keeps the rules it was created with. A store that is current already is verified
-    and left as it is, unless you name a copy.
-    """
-    from safedial.study.migration import migrate as run
-
-    made = run(storage, copy, announce=lambda words: typer.echo(f"safedial: {words}", err=True))
-    events = sum(each["events"] for each in made["studies"])
-    count = f"{len(made['studies'])} studies, {events} events verified"
-    words = f"Already current (schema {made['schema']}), nothing to do. {count}; nothing was changed or copied."
-    if made["copy"]:
-        words = f"Schema {made['schema']} (it was {made['schema_before']}). {count} before and after. "
-        words += f"The store as it was: {made['copy']}."
-    print_answer(made, format, json, words)
 
 
 def units(

@@ -178,7 +178,7 @@ def with_named_wait(study: Any, status: dict[str, Any]) -> dict[str, Any]:
     named = None
     if seq is not None:
         (event,) = study.events(from_seq=seq, limit=1)["events"]
-        named = str(id_of(study.spec.rules_version, study.name, seq, bytes.fromhex(event["hash"])))
+        named = str(id_of(study.name, seq, bytes.fromhex(event["hash"])))
     return {
         "learning_waits_for" if name == "waits_for" else name: named if name == "waits_for" else value
         for name, value in status.items()

@@ -15,7 +15,7 @@ from safedial.decision.rounds import STATUSES
 from safedial.service.evidence_path import evidence_at, log_path, over_threshold, unwatched
 from safedial.service.timeline import EXPIRED, KNOWN, NOT_NOTED, OPEN, THROTTLED, VOID, Track, Turn
 from safedial.study.event import moment
-from safedial.study.ids import id_text
+from safedial.study.ids import id_of
 from safedial.study.reducer import TAG
 from safedial.study.state import HOUR
 from safedial.study.units import share_interval
@@ -114,7 +114,7 @@ def counts(track: Track, path: Any = None) -> dict[str, Any]:
             "evidence": None if track.study.spec.learner.watches_itself else evidence,
             "stopped": track.stopped,
             "resumes": len(track.resumes),
-            "unwatched": unwatched(track) if track.study.spec.rules_version > 1 else None,
+            "unwatched": unwatched(track),
             "oldest_open": moment(int(waiting[0])) if len(waiting) else None,
             **_overdue(track),
             **_learning(track),
@@ -245,7 +245,7 @@ def shown_row(track: Track, row: int) -> dict[str, Any]:
     over = status in ("known", "corrected", "throttled") and bool(track.value("over", row))
     noted = track.visits.get(row, NOT_NOTED)
     return {
-        "id": id_text(track.study.spec.rules_version, track.study.name, seq, tag),
+        "id": str(id_of(track.study.name, seq, tag)),
         "seq": seq,
         **noted._asdict(),
         "meta": noted.meta or {},

@@ -22,12 +22,8 @@ def log_path(track: Track) -> tuple[Any, Any]:
     track = track.phases[-1]
     if track.study.spec.learner.watches_itself:
         return np.empty(0), np.empty((0, len(ODDS)))
-    if track.study.spec.rules_version == 1:
-        when, gain = _learned_gains(track)
-        resumes = [turn.seq for turn in track.resumes]
-    else:
-        resumes = [turn.seq for turn in track.resumes if turn.rule == "alarm"]
-        when, gain = _gains(track, resumes)
+    resumes = [turn.seq for turn in track.resumes if turn.rule == "alarm"]
+    when, gain = _gains(track, resumes)
     order = np.argsort(when, kind="stable")
     when, path = when[order], np.cumsum(gain[order], axis=0)
     for seq in resumes:
@@ -46,7 +42,7 @@ def evidence_at(path: Any, spots: Any) -> Any:
 def over_threshold(track: Track) -> tuple[Any, Any]:
     """Which decisions have an outcome that counts, and which of these exceeded the threshold.
 
-    From version 2 on, throttled outcomes count too: a cost above the threshold despite the throttle is an excess.
+    Throttled outcomes count too: a cost above the threshold despite the throttle is an excess.
     """
     parts = [_over_threshold(part) for part in track.phases]
     return np.concatenate([known for known, _ in parts]), np.concatenate([over for _, over in parts])
@@ -54,21 +50,19 @@ def over_threshold(track: Track) -> tuple[Any, Any]:
 
 def _over_threshold(track: Track) -> tuple[Any, Any]:
     status, high = track.column("status"), track.column("over") > 0
-    known = track.has_status(*KNOWN)
-    if track.study.spec.rules_version > 1:
-        known |= (status == THROTTLED) | _voided_excess(track)
+    known = track.has_status(*KNOWN) | (status == THROTTLED) | _voided_excess(track)
     return known, known & high
 
 
 def unwatched(track: Track) -> int:
-    """How many rounds with a promise ended without an outcome that the watch can count (version 2)."""
+    """How many rounds with a promise ended without an outcome that the watch can count."""
     return sum(_unwatched(part) for part in track.phases)
 
 
 def _unwatched(track: Track) -> int:
     (watched, _), (_, over), spec = _watched(track), _over_threshold(track), track.study.spec
-    # Version 6: a learner that watches itself takes no evidence from a round that it leaves out or loses.
-    hidden = over & (spec.learner.watches_itself and spec.rules_version > 5)
+    # A learner that watches itself takes no evidence from a round that it leaves out or loses.
+    hidden = over & spec.learner.watches_itself
     gone = (track.has_status(VOID, EXPIRED) & (hidden | ~over)) | (hidden & (track.column("withheld") > 0))
     return int((watched & (gone | (track.has_status(THROTTLED, *KNOWN) & _judged(track)[1]))).sum())
 
@@ -142,7 +136,7 @@ def _above_advice(track: Track) -> Iterator[tuple[int, Sample, float]]:
 
 
 def _gains(track: Track, resumes: list[int]) -> tuple[Any, Any]:
-    """Version 2: a decision counts as kept when it is made, and is revised when an excess is reported.
+    """A decision counts as kept when it is made, and is revised when an excess is reported.
 
     Rounds that were open at a resume after an alarm are no longer revised.
     """
@@ -154,33 +148,3 @@ def _gains(track: Track, resumes: list[int]) -> tuple[Any, Any]:
     kept = -np.log1p(risk[watched, None] * (ODDS - 1.0))
     revised = np.broadcast_to(np.log(ODDS), (int(over.sum()), len(ODDS)))
     return np.concatenate([seq[watched], told[over]]), np.concatenate([kept, revised])
-
-
-def _learned_gains(track: Track) -> tuple[Any, Any]:
-    """Version 1: rounds count in the order in which the model learned from them."""
-    spec = track.study.spec.rules.spec
-    known, learned = track.has_status(*KNOWN), _learned_at(track)
-    kept = ~known if track.study.spec.ordered else np.zeros(track.rows, dtype=bool)
-    counts = np.where(kept, track.column("blocked") > 0, track.column("applied") <= track.column("action"))
-    watched = (track.column("watched") > 0) & counts & np.isfinite(learned)
-    number, cost = track.column("number")[watched], np.where(known, track.column("cost"), -np.inf)[watched]
-    risk, limit = np.atleast_1d(round_risk(spec, number)), spec.threshold
-    if spec.threshold_on != "measured" and spec.cost_sensor_noise > 0.0:
-        limit = spec.threshold + tail_factor(spec, number) * spec.cost_sensor_noise
-        risk = np.where(kept[watched], risk, np.minimum(2.0 * risk, 0.5))
-    gain = (cost > limit)[:, None] * np.log(ODDS) - np.log1p(risk[:, None] * (ODDS - 1.0))
-    return learned[watched], gain
-
-
-def _learned_at(track: Track) -> Any:
-    """The seq at which the study had processed each round; infinite if it has not. Rounds without a dose count at once.
-
-    In decision order, a round waits for all before it. A round lost for an unrelated reason is processed too; the
-    monitor counts it as one that kept the promise.
-    """
-    status, resolved = track.column("status"), track.column("resolved")
-    resolved[np.isnan(resolved)] = np.inf
-    resolved[track.overdue] = np.inf
-    if track.study.spec.ordered and track.rows:
-        return np.maximum.accumulate(np.where(status == NOTHING, 0.0, resolved))
-    return np.where(track.has_status(*KNOWN), resolved, np.inf)

@@ -214,7 +214,7 @@ class Track:
             columns["cost"][row] = self._share(row, several, told, over=over) if several else told
             partial = bool(several) and None in told.values()
             nothing = CODE[known.status] in KNOWN and (applied <= spec.rules.dial.low or partial)
-            withheld = nothing and spec.rules_version > 1 and bool(known.unrelated or not spec.learner.awaits_all)
+            withheld = nothing and bool(known.unrelated or not spec.learner.awaits_all)
             lost = bool(known.values["throttled"]) or (withheld and lost)
         columns["withheld"][row], columns["blocked"][row] = withheld, lost
         if not (known.status == "expired" and lost) and isnan(columns["resolved"][row]):

@@ -34,8 +34,6 @@ ACTION, NUMBER, STATE = 1e-12, 1e-9, 1e-6
 """How far actions, other numbers of a decision, and numbers of a snapshot may differ, relative to 1 or their size."""
 
 ACTIONS = ("action", "intensity", "safe_action")
-RANKED = "learner.capital"
-"""Version 1 of the rules bets on ranks that rounding can change, so another processor may compute other values."""
 
 
 class Agreement:
@@ -75,8 +73,6 @@ class Agreement:
         """Whether a snapshot equals the state up to rounding: every number within 1e-6, or `spent` if that is more."""
         try:
             (head, arrays), (other, others) = parts(mine), parts(theirs)
-            if state.study.rules_version == 1:
-                arrays.pop(RANKED, None)
             near = all(_near(own, others[name], STATE + self.spent) for name, own in arrays.items())
             return near and _close(head, other, NUMBER, self.spent)
         except (LookupError, TypeError, ValueError):

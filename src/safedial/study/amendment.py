@@ -1,14 +1,13 @@
 """Amendments: a study's specification changes from the next decision on.
 
-An amendment begins a new phase, unless it changes only what is shown or what stops a study (`SHOWN`, `STOPS`; since
-version 7 of the rules): then promise, learning and evidence go on, and the new guard judges the evidence so far.
+An amendment begins a new phase, unless it changes only what is shown or what stops a study (`SHOWN`, `STOPS`): then
+promise, learning and evidence go on, and the new guard judges the evidence so far.
 
 The rounds before a new phase stay with their own state, rules and evidence: a late outcome, a correction or a void
 goes to the state that decided the round, and may still stop the study. The rounds after it begin a new promise, with
 new evidence. What is open, and for how long, is limited by the latest guard, for all rounds. Nothing else carries over
-but what an amendment must not hide: a stop, the resumes, the earlier amendments, what the stop rule counts (decisions
-and, since version 5 of the rules, outcomes above the threshold of their own phase) and, on the same dial, the last
-setting.
+but what an amendment must not hide: a stop, the resumes, the earlier amendments, what the stop rule counts (decisions,
+and outcomes above the threshold of their own phase) and, on the same dial, the last setting.
 
 The new promise begins with an empty learner, as a new study would, unless what was learned does not depend on what has
 changed:
@@ -67,13 +66,11 @@ def new_fields(spec: StudySpec, given: Any, *, whole: bool) -> dict[str, Any]:
 
 def amended_spec(before: StudySpec, fields: Mapping[str, Any], *, since: int = 0, quiet: bool = True) -> StudySpec:
     """The specification with new fields, which must keep what an amendment cannot change."""
-    version, policy = before.rules_version, before.rules.policy
-    rule = f"cannot store an amendment: it follows rules {version}, whose events keep their first form"
-    require(version > 1, "study", f"rules {version}", rule, "create a new study")
+    policy = before.rules.policy
     named = fields.get("policy") if isinstance(fields, Mapping) else None
     same = (named.get("name") if isinstance(named, Mapping) else named) == policy.name
     own = policy if same and policy.name not in FACTORIES else None
-    made = read_spec(fields, quiet=quiet, version=version, own=own)
+    made = read_spec(fields, quiet=quiet, own=own)
     known = made.rules.policy.name in FACTORIES or made.rules.policy is policy
     require(
         known, "policy", made.rules.policy.name, "is your own, which an amendment cannot bring", "create a new study"
@@ -90,7 +87,7 @@ def amended_spec(before: StudySpec, fields: Mapping[str, Any], *, since: int = 0
 
 def _goes_on(before: StudySpec, after: StudySpec) -> bool:
     """Whether the phase goes on, because nothing that is promised, learned or advised changes."""
-    return before.rules_version > 6 and not _bound(before, after)
+    return not _bound(before, after)
 
 
 def _bound(before: StudySpec, after: StudySpec, kept_through: tuple[str, ...] = ()) -> list[str]:
@@ -101,10 +98,10 @@ def _bound(before: StudySpec, after: StudySpec, kept_through: tuple[str, ...] = 
 
 
 def _limits(spec: StudySpec) -> dict[str, Any]:
-    """What of a guard lowers an action; caps, since version 7 of the rules, however they are written or named."""
+    """What of a guard lowers an action; caps, however they are written or named."""
     stated = {name: value for name, value in spec.fields["guard"].items() if name not in STOPS}
     caps = [(cap.limit, sorted(cap.ranges)) for cap in spec.guard.caps]
-    return stated | ({"caps": caps} if spec.rules_version > 6 else {})
+    return {**stated, "caps": caps}
 
 
 def check_amendable(name: str, state: State) -> None:
@@ -156,16 +153,15 @@ def amended_state(state: State, event: Event, body: Mapping[str, Any]) -> State:
     keeps_learning(state.study, spec, kept)
     require(spec.fields == body["spec"], "spec", event.seq, "is not in its written form")
     require(body["from_round"] == first, "from_round", body["from_round"], f"must be the next round, {first}")
-    said = [event.seq, first, event.at, changed_in(state.study, spec), kept]
-    amendments = [*state.amendments, said if spec.rules_version < 7 else [*said, spec.began == event.seq]]
+    said = [event.seq, first, event.at, changed_in(state.study, spec), kept, spec.began == event.seq]
+    amendments = [*state.amendments, said]
     if spec.began == state.study.began:
         return state.goes_on(spec, amendments)
     made = State(spec, state, kept=kept)
     made.stop_reason, made.resumes, made.amendments = state.stop_reason, list(state.resumes), amendments
     made.new_decisions = state.new_decisions
-    if spec.rules_version > 4:
-        made.recent.extend(state.recent)
-        made.recent_of.extend(state.recent_of)
+    made.recent.extend(state.recent)
+    made.recent_of.extend(state.recent_of)
     if spec.fields["dial"] == state.study.fields["dial"]:
         made.last_action = state.last_action
     if kept:

@@ -11,7 +11,7 @@ from safedial.decision.certificates.shared_terms import REPORTED
 from safedial.decision.decision import Certificate, Decision, Text
 from safedial.study.event import Event, moment
 from safedial.study.event_bodies import QUESTION, decision_of
-from safedial.study.ids import DecisionId, id_text
+from safedial.study.ids import DecisionId, id_of
 from safedial.study.labels import labelled
 from safedial.study.spec import StudySpec
 
@@ -31,7 +31,7 @@ KEPT = (
     "risk is counted from its first round on, the promise from the amendment on"
 )
 AMENDED = ("seq", "from_round", "at", "changed", "keep_learning", "begins_phase")
-"""What a decision's event says of each amendment; before version 7 of the rules each began a phase, unsaid."""
+"""What a decision's event says of each amendment."""
 IMPORTED = (
     "the imported rounds are complete and unselected, and their actions were chosen without knowing anything about "
     "their outcomes beyond the contexts"
@@ -95,11 +95,10 @@ class StudyDecision(NamedTuple):
         facts = certificate(self.decision, shared=shared)
         rests = [FEEDBACK[self.learning_order] if words == REPORTED else words for words in facts["assumptions"]]
         rules, body = self.decision.rules, self.body
-        leaves_out = rules.version > 1 and not rules.learner.in_order
         said = PROMISES[self.promise]
         if rests and body["void"] and (said.proved or not said.claimed):  # a declared start rests on no round
-            rests.append(LEFT_OUT if leaves_out else VOIDED)
-        amended = [dict(zip(AMENDED, (*a, True)[:6], strict=True)) for a in body.get("amended", ())]
+            rests.append(VOIDED if rules.learner.in_order else LEFT_OUT)
+        amended = [dict(zip(AMENDED, each, strict=True)) for each in body.get("amended", ())]
         begun = [each for each in amended if each["begins_phase"]]
         if rests and begun and begun[-1]["keep_learning"]:
             rests.append(KEPT)
@@ -120,17 +119,13 @@ class StudyDecision(NamedTuple):
             "imported": body["imported"],
             "habit": body["habit"],
             "version": body["version"],
+            "resumed": [{"seq": seq, "rule": rule, "at": moment(at)} for seq, rule, at in body["resumed"]],
+            "frozen": body["frozen"],
+            "unwatched": body["unwatched"],
+            "corrected_violations": body["corrected_violations"],
+            "key": body.get("key"),
+            "meta": body.get("meta"),
         }
-        if rules.version > 1:
-            facts |= {
-                "rules": rules.version,
-                "resumed": [{"seq": seq, "rule": rule, "at": moment(at)} for seq, rule, at in body["resumed"]],
-                "frozen": body["frozen"],
-                "unwatched": body["unwatched"],
-                "corrected_violations": body["corrected_violations"],
-                "key": body.get("key"),
-                "meta": body.get("meta"),
-            }
         if amended:
             facts["amended"] = [{**each, "at": moment(each["at"])} for each in amended]
         facts |= {name: body[name] for name in QUESTION if name in body}
@@ -258,7 +253,7 @@ def decided(
     body = event.fields() if body is None else body
     decision = decision_of(spec.rules, body, context)
     learning_order = spec.learning_order if spec.learner.in_order else "prefix"
-    named, labels = id_text(spec.rules_version, name, event.seq, event.hash), spec.fields.get("labels", {})
+    named, labels = str(id_of(name, event.seq, event.hash)), spec.fields.get("labels", {})
     given = (named, event.seq, name, event.at, body, decision, learning_order, bytes(event.hash).hex())
     return StudyDecision(*given, replayed, stop_reason, labels)
 

@@ -31,7 +31,7 @@ def backup(store: Store, target: str | Path) -> dict[str, Any]:
     else:
         with Store(url) as copy:
             _copy_rows(store, copy)
-    with Store(url, upgrade=False) as copy, reading(copy.engine) as connection:
+    with Store(url) as copy, reading(copy.engine) as connection:
         logs = connection.execute(sa.select(studies.c.id, studies.c.name).order_by(studies.c.id)).fetchall()
         reports = [verify_log(Source(connection, study, name), recompute=False) for study, name in logs]
     bad = next((report for report in reports if not report.ok), None)

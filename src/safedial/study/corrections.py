@@ -1,5 +1,5 @@
-"""How a correction of a reward or a cost changes the state, where the learner can revise an outcome (since version 3 of
-the rules). Other corrections, and voids after an outcome, replay the log (study/replay_log.py).
+"""How a correction of a reward or a cost changes the state, where the learner can revise an outcome. Other corrections,
+and voids after an outcome, replay the log (study/replay_log.py).
 
 The estimate is a sum over rounds, and so is the evidence that the promise is broken, so the new outcome takes the
 place of the old one in both. The bound on a round's noise holds with the confidence set of any time (core.tails), so

@@ -18,7 +18,7 @@ from typing import Any
 
 from safedial.errors import InvalidInput
 from safedial.study.errors import StoreUnavailable
-from safedial.study.schema import SCHEMA, check_version, prepare, sa
+from safedial.study.schema import check_version, prepare, sa
 from safedial.study.sqlite_file import FileLost, SqliteFile
 
 KEPT_SECONDS = 1.0
@@ -58,15 +58,15 @@ def lacks_file(storage: str) -> bool:
     return url.drivername.startswith("sqlite") and not Path(str(url.database)).exists()
 
 
-def connect(storage: str, *, create: bool = True, upgrade: bool = True) -> Any:
-    """An engine with its tables ready; `upgrade=False` leaves an older store as it is."""
+def connect(storage: str, *, create: bool = True) -> Any:
+    """An engine with its tables ready."""
     if not create and lacks_file(storage):
         raise StoreUnavailable(f"storage = {shown(storage)}: there is no such file")
     engine = open_engine(storage)
     try:
-        if is_read_only(engine) or not upgrade:
+        if is_read_only(engine):
             with reading(engine) as connection:
-                check_version(connection, oldest=1 if not upgrade else SCHEMA)
+                check_version(connection)
         else:
             with writing(engine) as connection:
                 prepare(connection)

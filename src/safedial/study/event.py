@@ -20,6 +20,9 @@ from safedial.errors import import_extra
 
 orjson = import_extra("orjson", "service")
 
+FORMAT = 1
+"""What a log's first event states: how its events are written, and how a state follows from them."""
+
 START = bytes(32)
 """The hash before the first event of a log."""
 

@@ -43,7 +43,11 @@ def noted_in(body: Mapping[str, Any]) -> Noted:
 def body_of(decision: Decision, raw: list[float], state: State, noted: Noted) -> dict[str, Any]:
     """Plain values; an infinite bound (nothing is known yet) is null. `state` is the state before the decision."""
     return {
-        **(_since_2(decision, state, noted) if decision.rules.version > 1 else {}),
+        **_given(decision, state, noted),
+        "frozen": state.frozen,
+        "resumed": list(state.resumes),
+        "unwatched": state.total("unwatched"),
+        "corrected_violations": state.total("corrected_violations"),
         "action": decision.action,
         "baseline_cost": decision.baseline_cost,
         "context": raw,
@@ -71,17 +75,11 @@ def _prediction(decision: Decision, state: State) -> dict[str, Any]:
     return written
 
 
-def _since_2(decision: Decision, state: State, noted: Noted) -> dict[str, Any]:
-    """What bodies of version 2 add; `evidence` is that of the exchangeability watch."""
-    facts = {
-        "frozen": state.frozen,
-        "resumed": list(state.resumes),
-        "unwatched": state.total("unwatched"),
-        "corrected_violations": state.total("corrected_violations"),
-    }
+def _given(decision: Decision, state: State, noted: Noted) -> dict[str, Any]:
+    """What stands in a body only where there is any; `evidence` is that of a learner that watches itself."""
+    facts = {name: value for name, value in noted._asdict().items() if value is not None}
     if state.amendments:
         facts["amended"] = list(state.amendments)
-    facts |= {name: value for name, value in noted._asdict().items() if value is not None}
     if decision.extrapolated:
         facts["extrapolated"] = list(decision.extrapolated)
     if state.learner.watches_itself:

@@ -38,7 +38,7 @@ class Kind(NamedTuple):
 
 class _Kinds(dict[str, Kind]):
     def __missing__(self, kind: str) -> Kind:
-        """An event of an unknown kind, from a later version, says nothing here."""
+        """An event of an unknown kind says nothing here."""
         return Kind()
 
 
@@ -54,7 +54,7 @@ EVENT_KINDS = _Kinds({
     "resumed": Kind(resumes=True),  # a person cleared an alarm
     "amended": Kind(amends=True),  # the specification from the next decision on; about event 1
     "checkpoint": Kind(),  # seq and hash were given out, to be kept elsewhere
-    "snapshot": Kind(confirms_snapshot=True),  # the digest of the stored state after the previous event (since rules 2)
+    "snapshot": Kind(confirms_snapshot=True),  # the digest of the stored state after the previous event
     "key_created": Kind(key_act="made"),  # this and the next are in the store's own log (store_log.py)
     "key_revoked": Kind(key_act="revoked"),
 })  # fmt: skip

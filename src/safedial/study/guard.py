@@ -39,7 +39,7 @@ from safedial.errors import is_whole, require
 
 MAX_OPEN, MOST = 10_000, 1_000_000_000
 MOST_HOURS = 1e6
-"""More than a century. Earlier rules allowed more, beyond what a calendar holds."""
+"""More than a century; much more is beyond what a calendar holds."""
 DEFAULTS: Mapping[str, Any] = {
     "alarm_level": 0.01,
     "max_open": MAX_OPEN,
@@ -51,9 +51,6 @@ DEFAULTS: Mapping[str, Any] = {
     "stop": {},
 }
 """The guard of a new study, unless it states otherwise."""
-
-EARLIER: Mapping[str, Any] = {"max_unwatched": 0.5}
-"""What differs before version 7 of the rules."""
 
 STATED = ("due_after",)
 """Rules of a new study that stand in its log only where they are stated."""
@@ -104,22 +101,19 @@ class Guard:
 def read_guard(given: Any, rules: Rules) -> Guard:
     """A guard from its written form, for example {"max_open": 200, "stop": {"violations": 3, "of_last": 50}}.
 
-    From version 2 on, the present defaults are written for everything else, so that new defaults change no study.
+    The present defaults are written for everything else, so that new defaults change no study.
     """
     fields = {} if given is None else given
     require(isinstance(fields, Mapping), "guard", given, "must be an object of rules")
-    known = ("alarm_level", "max_open", "max_void", "max_step", "caps", "stop")
-    if rules.version > 1:
-        known = (*known, "max_unwatched", "max_open_hours", *STATED)
-        fields = {**DEFAULTS, **(EARLIER if rules.version < 7 else {}), **fields}
+    known, fields = (*DEFAULTS, *STATED), {**DEFAULTS, **fields}
     unknown = sorted(set(fields) - set(known))
     require(not unknown, "guard", unknown, "has unknown rules", "choose from " + ", ".join(known))
-    level = real("guard.alarm_level", fields.get("alarm_level", 0.01))
+    level = real("guard.alarm_level", fields["alarm_level"])
     require(0.0 < level < 1.0, "guard.alarm_level", level, "must lie strictly between 0 and 1")
     step = fields.get("max_step")
     if step is not None:
         require(real("guard.max_step", step) > 0.0, "guard.max_step", step, "must be > 0")
-        lowest = rules.learner.least_setting(rules) if rules.version > 1 else None
+        lowest = rules.learner.least_setting(rules)
         reaches = lowest is None or rules.dial.low + step >= lowest
         require(
             reaches,
@@ -131,8 +125,7 @@ def read_guard(given: Any, rules: Rules) -> Guard:
     share = fields.get("max_unwatched")
     if share is not None:
         require(0.0 < real("guard.max_unwatched", share) <= 1.0, "guard.max_unwatched", share, "must lie in (0, 1]")
-    most = MOST_HOURS if rules.version > 3 else math.inf
-    hours, due = _hours("max_open_hours", fields, most), _hours("due_after", fields, most)
+    hours, due = _hours("max_open_hours", fields), _hours("due_after", fields)
     rule = "must be at most max_open_hours, when the study stops"
     require(due is None or hours is None or due <= hours, "guard.due_after", due, rule)
     stop = fields.get("stop") or {}
@@ -147,7 +140,7 @@ def read_guard(given: Any, rules: Rules) -> Guard:
     require(isinstance(caps, (list, tuple)), "guard.caps", caps, "must be a list")
     return Guard(
         alarm_level=level,
-        max_open=_count("guard.max_open", fields.get("max_open", MAX_OPEN)),
+        max_open=_count("guard.max_open", fields["max_open"]),
         max_void=_count("guard.max_void", fields.get("max_void")),
         max_unwatched=None if share is None else float(share),
         max_open_hours=hours,
@@ -207,10 +200,10 @@ def _range(name: str, feature: Any, part: Any, rules: Rules) -> tuple[int, float
     return names.index(str(feature)), -math.inf if low is None else low, math.inf if high is None else high
 
 
-def _hours(name: str, fields: Mapping[str, Any], most: float) -> float | None:
+def _hours(name: str, fields: Mapping[str, Any]) -> float | None:
     value = fields.get(name)
-    fits = value is None or 0.0 < real(f"guard.{name}", value) <= most
-    rule = "must be > 0" + ("" if most == math.inf else f" and at most {most:.0f} hours")
+    fits = value is None or 0.0 < real(f"guard.{name}", value) <= MOST_HOURS
+    rule = f"must be > 0 and at most {MOST_HOURS:.0f} hours"
     require(fits, f"guard.{name}", value, rule, "leave it out if there is no such limit")
     return None if value is None else float(value)
 

@@ -2,7 +2,6 @@
 
 So an id identifies the decision, not only its place in the log: in a store that was restored and continued, the id of a
 lost decision is refused, and no late outcome is assigned to another decision. The log alone suffices to check an id.
-Studies from before version 2 of the rules have ids without a tag, STUDY.SEQ.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from safedial.study.reducer import TAG
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 ID = re.compile(rf"({NAME.pattern})\.([0-9]{{1,18}})(?:\.([0-9a-f]{{{2 * TAG}}}))?", re.ASCII)
+"""The tag may be missing here, so that `check_id` can say so."""
 
 
 class DecisionId(NamedTuple):
@@ -54,14 +54,9 @@ def read_own_id(study: str, decision_id: Any) -> DecisionId:
     return found
 
 
-def id_of(version: int, study: str, seq: int, name: bytes) -> DecisionId:
-    """The id of a decision, from the version of its study's rules and its event's seq and hash."""
-    return DecisionId(study, seq, bytes(name[:TAG]).hex() if version > 1 else "")
-
-
-def id_text(version: int, study: str, seq: int, name: bytes) -> str:
-    """`id_of` as text."""
-    return str(id_of(version, study, seq, name))
+def id_of(study: str, seq: int, name: bytes) -> DecisionId:
+    """The id of a decision, from its event's seq and hash."""
+    return DecisionId(study, seq, bytes(name[:TAG]).hex())
 
 
 def check_id(given: DecisionId, right: DecisionId) -> None:

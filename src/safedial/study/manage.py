@@ -12,6 +12,7 @@ from safedial.errors import require
 from safedial.policies import Policy
 from safedial.study.database import reading, writing
 from safedial.study.errors import StudyError
+from safedial.study.event import FORMAT
 from safedial.study.ids import NAME, no_decision, read_id
 from safedial.study.log import add_study, find_study, lock_head, removed_study, study_names
 from safedial.study.pseudonyms import WHERE, first_event, read_unit_key
@@ -109,7 +110,7 @@ def make_study(
             rule = f"differs from the study's own, which stores {'' if opened.spec.unit_check else 'no '}pseudonyms"
             same = units.pseudonymise == bool(opened.spec.unit_check)
             require(same, "pseudonymise", units.pseudonymise, rule)
-            same = read_spec(whole, quiet=True, version=opened.spec.rules_version).fields == opened.spec.fields
+            same = read_spec(whole, quiet=True).fields == opened.spec.fields
             way_out = "a changed promise needs a new study, or `amend`, with a reason"
             require(same, "spec", name, "differs from the study's own", way_out)
         return opened, notes or []
@@ -176,7 +177,7 @@ def _created(store: Store, name: str, fields: Mapping[str, Any], units: UnitKey,
         transaction = StudyTransaction(
             Source(connection, add_study(connection, name), name, own_policy(fields)), State(made)
         )
-        spec = {"name": name, "rules": made.rules_version, "spec": made.fields, **pseudonyms}
+        spec = {"name": name, "format": FORMAT, "spec": made.fields, **pseudonyms}
         first = transaction.append("study_created", spec, actor=actor)
         transaction.flush()
         body = {"id": transaction.source.study, "name": name, "hash": first.hash.hex()}

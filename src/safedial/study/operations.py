@@ -72,7 +72,7 @@ def check_visit(transaction: StudyTransaction, noted: Noted) -> None:
     event = None if seq is None else transaction.event(seq)
     if seq is None or event is None:
         return
-    first = id_of(transaction.state.study.rules_version, transaction.source.name, seq, event.hash)
+    first = id_of(transaction.source.name, seq, event.hash)
     if history_of(transaction, first).void:
         transaction.release_key(key)
         return
@@ -320,7 +320,7 @@ def check_outcome(
     if not body["throttled"]:
         given = action if applied is None else applied
         return normalise(rules, Outcome(given, body["reward"], body["cost"], baseline_cost), context)
-    if applied is not None and rules.version > 1:
+    if applied is not None:
         low, high = rules.dial.low, rules.dial.high
         require(low <= applied <= high, "applied_action", applied, f"must lie between {low:g} and {high:g}")
     return None
@@ -341,7 +341,7 @@ def the_decision(transaction: StudyTransaction, decision: DecisionId) -> Event:
     event = transaction.event(decision.seq)
     if event is None or not EVENT_KINDS[event.kind].decides:
         raise no_decision(decision)
-    check_id(decision, id_of(transaction.state.study.rules_version, transaction.source.name, event.seq, event.hash))
+    check_id(decision, id_of(transaction.source.name, event.seq, event.hash))
     return event
 
 

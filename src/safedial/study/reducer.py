@@ -123,21 +123,15 @@ def _decided(state: State, event: Event, body: Body, asked: Asked) -> None:
     state.rounds += 1
     state.new_decisions += 1
     state.broken = state.broken or body["doubt"] == "assumption_broken"
-    now = state.study.rules_version > 1
-    if not now:
-        state.last_action = body["action"]
-    else:
-        if learner.starts is not None:
-            learner.count_start(body["promise"])
-        if body["intensity"] == 0.0 and (body["habit"] in ("mask", "cap") or learner.leaves_own_zeros):
-            learner.leave_out(place)
-        elif body["intensity"] == 0.0:
-            learner.lose(place, body["baseline_cost"])
+    if learner.starts is not None:
+        learner.count_start(body["promise"])
+    if body["intensity"] == 0.0 and (body["habit"] in ("mask", "cap") or learner.leaves_own_zeros):
+        learner.leave_out(place)
+    elif body["intensity"] == 0.0:
+        learner.lose(place, body["baseline_cost"])
     if waits(body, learner.awaits_all):
-        round_ = round_of(body, asked, place)
-        if now:
-            round_ = state.watch.promised(round_._replace(at=event.at, tag=event.hash[:TAG].hex()))
-        state.open[event.seq] = round_
+        round_ = round_of(body, asked, place)._replace(at=event.at, tag=event.hash[:TAG].hex())
+        state.open[event.seq] = state.watch.promised(round_)
         if state.study.ordered:
             state.queue.append(event.seq)
     if learner.alarmed:
@@ -155,28 +149,23 @@ def _outcome(state: State, decision: int, body: Body, known: Sample | None) -> N
     round_ = state.open.pop(decision, None) or _found_again(state, decision)
     if round_ is None:
         return
-    now = state.study.rules_version > 1
     if "gone" in body:
-        seen = now and _voided(state, decision, round_, body)
+        seen = _voided(state, decision, round_, body)
         _lose(state, decision, round_, skip=body["gone"] == "skip", counted=seen)
         return
     if body.get("throttled"):
-        if now:
-            _throttled(state, decision, round_, body)
+        _throttled(state, decision, round_, body)
         _lose(state, decision, round_, skip=False, counted=True)
         return
     sample = sample_of(state, round_, body) if known is None else known
     _count(state, decision, sample)
     unrelated = bool(body.get("unrelated"))
-    nothing = now and (sample.weight <= 0.0 or sample.unknown)
+    nothing = sample.weight <= 0.0 or sample.unknown
     dropped = nothing and (unrelated or not state.learner.awaits_all)
-    if now:
-        added = state.watch.reported(round_, sample, round_.context, round_.norm, dropped=dropped)
-        keep_scatter(state, decision, added)
-        if round_.number > state.last_known:
-            state.last_known, state.last_action = round_.number, min(sample.applied, round_.action)
-    elif round_.number == state.rounds:
-        state.last_action = sample.applied
+    added = state.watch.reported(round_, sample, round_.context, round_.norm, dropped=dropped)
+    keep_scatter(state, decision, added)
+    if round_.number > state.last_known:
+        state.last_known, state.last_action = round_.number, min(sample.applied, round_.action)
     if dropped:
         _lose(state, decision, round_, skip=unrelated, counted=True)
     elif not state.learner.in_order:
@@ -210,7 +199,7 @@ def _throttled(state: State, decision: int, round_: Round, body: Body) -> None:
     sample = watched_sample(state, round_, body)
     _count(state, decision, sample)
     state.watch.reported(round_, sample, round_.context, round_.norm, throttled=True)
-    if state.study.rules_version > 3 and not state.learner.in_order:
+    if not state.learner.in_order:
         state.learner.throttled(round_.context, sample, round_.place, round_.action)
         state.watch.notice()
 
@@ -245,9 +234,9 @@ def _found_again(state: State, decision: int) -> Round | None:
     round_ = state.expired.pop(decision, None)
     if round_ is not None:
         state.void -= 1
-        # Since version 6: a round from before the last resume of the rule must not make up for a void after it.
+        # A round from before the last resume of the rule must not make up for a void after it.
         since = max((seq for seq, rule, _ in state.resumes if rule == "too_many_void"), default=0)
-        if state.study.rules_version < 6 or decision > since:
+        if decision > since:
             state.new_void = max(0, state.new_void - 1)
         state.watch.unseen(round_, -1)
     return round_
@@ -269,10 +258,10 @@ def _lose(state: State, decision: int, round_: Round, *, skip: bool, counted: bo
         state.held[decision] = round_, None, not skip
         _advance(state)
     elif not state.learner.in_order:
-        if skip and state.study.rules_version > 1:
+        if skip:
             state.learner.leave_out(round_.place)
             state.watch.notice()
-        elif not skip:
+        else:
             state.learner.lose(round_.place)
     elif not skip:
         _freeze(state, state.seq + 1)
@@ -291,14 +280,10 @@ def _advance(state: State) -> None:
             _learn(state, round_, sample)
         elif lost:
             _freeze(state, decision)
-            if state.study.rules_version == 1:
-                state.watch.lost(round_)
 
 
 def _learn(state: State, round_: Round, sample: Sample) -> None:
     """Learn from a round, unless an earlier one was lost."""
-    if state.study.rules_version == 1:
-        state.watch.learned(round_, sample)
     if not state.frozen:
         state.learner.learn(round_.context, round_.norm, sample, None)
 
@@ -312,24 +297,22 @@ def _imported(state: State, body: Body) -> None:
 
 
 def _resumed(state: State, event: Event, body: Body) -> None:
-    """Clear the rule that stopped the study, in the phases where it has fired; version 1 cleared all of the watch."""
-    now, rule, forget = state.study.rules_version > 1, body["rule"], body.get("forget")
+    """Clear the rule that stopped the study, in the phases where it has fired."""
+    rule, forget = body["rule"], body["forget"]
     fired = [each for each in state.phases if rule in each.fired(latest=each is state)]
     if state not in fired and (forget or not (fired or state.before)):
         fired.append(state)
-    joint = state.study.rules_version > 5 and rule in ("too_many_void", "too_many_unwatched")
+    joint = rule in ("too_many_void", "too_many_unwatched")
     for phase in state.phases if joint else fired:
-        if phase.learner.watches_itself and (not now or rule in phase.learner.stop_rules or forget):
+        if phase.learner.watches_itself and (rule in phase.learner.stop_rules or forget):
             phase.learner.restart_evidence()
             phase.watch.crossed = False
-        for each in (rule,) if now else ("alarm", "noise_broken", "assumption_broken", "too_many_void", "stop_rule"):
-            phase.watch.resumed(each, phase.rounds)
-            phase.restart_counts(each)
+        phase.watch.resumed(rule, phase.rounds)
+        phase.restart_counts(rule)
     if forget:
         state.learner.forget()
         for waiting in (part for phase in state.learned_in for part in (phase.open, phase.expired)):
             waiting |= {seq: round_._replace(place=-1) for seq, round_ in waiting.items()}
     state.stop_reason = ""
-    if now:
-        for phase in state.phases if state.study.rules_version > 5 else [state]:
-            phase.resumes.append([event.seq, rule, event.at])
+    for phase in state.phases:
+        phase.resumes.append([event.seq, rule, event.at])

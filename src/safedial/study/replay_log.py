@@ -12,12 +12,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from safedial.decision.rules import RULES
 from safedial.policies import FACTORIES, Policy
 from safedial.study.amendment import amended_spec
 from safedial.study.corrections import IN_PLACE, fold_correction
 from safedial.study.errors import StudyError
-from safedial.study.event import START, Event, follows
+from safedial.study.event import FORMAT, START, Event, follows
 from safedial.study.event_kinds import EVENT_KINDS
 from safedial.study.kept_states import NEVER, NOT_YET, KeptState, half_way, keep
 from safedial.study.log import (
@@ -78,16 +77,15 @@ def first_spec(source: Source) -> StudySpec:
     if not follows(START, name, first):
         raise StudyError("log_broken", f"study {name!r}: event 1 does not match its hash; verify the study")
     body = first.fields()
-    version = body.get("rules", 1)
-    if version not in range(1, RULES + 1):
-        words = f"its log follows rules {version!r}; this safedial knows up to {RULES}; upgrade it"
-        raise StudyError("wrong_schema", f"study {name!r}: {words}")
+    if body.get("format") != FORMAT:
+        words = f"its log has format {body.get('format')!r}; this safedial reads format {FORMAT}"
+        raise StudyError("wrong_schema", f"study {name!r}: {words}; open it with the version that wrote it")
     policy = body["spec"]["policy"]["name"]
     if policy not in FACTORIES and source.policy is None:
         words = f"its policy {policy!r} is your own, which a log cannot hold"
         way_out = "open the study in Python and give it again: open_study(name, storage=..., policy=...)"
         raise StudyError("own_policy", f"study {name!r}: {words}; {way_out}")
-    spec = read_spec(body["spec"], quiet=True, version=version, own=source.policy)
+    spec = read_spec(body["spec"], quiet=True, own=source.policy)
     return replace(spec, unit_check=body["units"]["key_check"]) if "units" in body else spec
 
 
@@ -269,11 +267,8 @@ def _in_memory(source: Source, kept: KeptState) -> State | None:
 
 
 def _stored(source: Source, spec: StudySpec, upto: int) -> list[Snapshot]:
-    """The store's snapshots that the log confirms, by the `snapshot` event after each.
-
-    Snapshots of version 1 of the rules are in no chain, so they are not used: such a log is replayed from its start.
-    """
-    found = snapshot_seqs(source.connection, source.study, upto) if spec.rules_version > 1 else []
+    """The store's snapshots that the log confirms, by the `snapshot` event after each."""
+    found = snapshot_seqs(source.connection, source.study, upto)
     return [Snapshot(seq, seq, partial(_restored, source, spec, seq, name)) for seq, name in found]
 
 

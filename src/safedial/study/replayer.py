@@ -4,8 +4,8 @@ The writer hands such an event over before it appends it. The log is read and re
 go on with the old values; then what was written meanwhile is applied. When little is left, the writer applies the rest
 and appends the event, so that it counts from its place in the log on, as if the writer had replayed the log itself.
 
-From version 4 of the rules on, changes of several rounds that wait together are one replay: their events follow each
-other in the log, and the guard looks after the last of them.
+Changes of several rounds that wait together are one replay: their events follow each other in the log, and the guard
+looks after the last of them.
 """
 
 from __future__ import annotations
@@ -28,10 +28,6 @@ FEW_EVENTS, MOST_ROUNDS = 256, 20
 
 WORK_SECONDS, PAUSE_SECONDS = 1e-3, 1e-4
 """A replay pauses so often and so long, so that threads that write and answer get the interpreter at once."""
-
-
-MERGES = 4
-"""The version of the rules from which on changes are merged."""
 
 
 class Ready(NamedTuple):

@@ -42,13 +42,12 @@ def read_request(
 ) -> Request:
     """A new question, checked, with what else came with it."""
     key, meta, proposal, unit, visit = noted
-    meta = None if meta is None else read_meta(rules.version, meta)
-    key = read_key(rules.version, key)
+    meta, key = None if meta is None else read_meta(meta), read_key(key)
     values = context if rules.features is None else rules.features.values(context)
     if proposal is not None:
         proposal = real("proposal", proposal)
     for name, label in (("unit", unit), ("visit", visit)):
-        read_label(rules.version, name, label)
+        read_label(name, label)
         require(label is None or label == label.strip(), name, label, "must not begin or end with a blank")
     given = read_by_learner(rules, {"proposal": proposal, "unit": unit})
     asked = read_question(rules, values, baseline_cost, allow_extrapolation, **given)
@@ -93,24 +92,17 @@ def read_values(rules: Rules, given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def read_meta(version: int, meta: Any) -> dict[str, Any] | None:
+def read_meta(meta: Any) -> dict[str, Any] | None:
     """The metadata of a decision: a few short names with short values."""
-    _check_version(version, "meta", type(meta).__name__)
     proper = isinstance(meta, Mapping) and len(meta) <= MOST_META
     require(proper, "meta", type(meta).__name__, f"must be a mapping of at most {MOST_META} names to plain values")
     return {_meta_name(name): _meta_value(name, value) for name, value in meta.items()} or None
 
 
-def read_label(version: int, name: str, value: Any) -> None:
+def read_label(name: str, value: Any) -> None:
     """Check the label of a unit or a visit, if there is one."""
     if value is not None:
-        _check_version(version, name, value)
         require(_label(name, value), name, value, "must not be empty", "leave it out where there is none")
-
-
-def _check_version(version: int, name: str, value: Any) -> None:
-    rule = f"cannot be stored by a study of rules {version}, whose events keep their first form"
-    require(version > 1, name, value, rule, "leave it out, or create a new study")
 
 
 def _label(name: str, value: Any) -> str:
@@ -137,10 +129,10 @@ def _meta_value(name: str, value: Any) -> Any:
     return value
 
 
-def read_key(version: int, key: Any) -> str | None:
-    """An idempotency key; from version 2 on certificates show it, so it must be printable."""
+def read_key(key: Any) -> str | None:
+    """An idempotency key; certificates show it, so it must be printable."""
     text = checked_text("key", key)
-    if not (text is None or version == 1 or text.isprintable()):
+    if not (text is None or text.isprintable()):
         raise refusal("key", key, "must be printable text")
     return text
 

@@ -31,18 +31,16 @@ def _applied(round_: Round, body: Body) -> float:
 
 
 def takes_back(state: State, round_: Round | None, before: Body, after: Body) -> bool:
-    """Whether new values of an outcome take back an excess: of its cost, or, since version 6 of the rules, of its cost
-    at the advice, which is what the watch counts; since then also where the round was declared void afterwards.
+    """Whether new values of an outcome take back an excess: of its cost, or of its cost at the advice, which is what
+    the watch counts; also where the round was declared void afterwards.
     """
-    if state.study.rules_version < (6 if "gone" in after else 2):
-        return False
     pairs = zip(_excesses(state, round_, before), _excesses(state, round_, after), strict=True)
     return any(was and not now for was, now in pairs)
 
 
 def _excesses(state: State, round_: Round | None, body: Body) -> list[bool]:
     found = [state.learner.is_over(state.study.rules, body["cost"])]
-    if round_ is not None and state.study.rules_version > 5:
+    if round_ is not None:
         sample = watched_sample(state, round_, body)
         found.append(state.watch.exceeded(round_, sample, throttled=bool(body.get("throttled"))))
     return found

@@ -1,4 +1,4 @@
-"""The tables of a store, their schema version, and the upgrades from older ones.
+"""The tables of a store, and their schema version.
 
 `studies` holds the head of each log: the row that a writer locks, with the last seq and hash.
 The study with id 0 is the store's own log (studies and access keys: store_log.py). Everything but `events` can be
@@ -70,41 +70,26 @@ keys = sa.Table(
 )
 TABLES = (meta, studies, events, idempotency, snapshots, keys)
 
-UPGRADES: dict[int, list[Any]] = {}
-"""UPGRADES[v] are the statements that turn schema v into v + 1. Events are never rewritten."""
 
-
-def prepare(connection: Any, path: dict[int, list[Any]] | None = None, newest: int = SCHEMA) -> int:
-    """Create the tables, or upgrade older ones to the newest schema. Returns the version found (0: a new store).
-
-    Runs in one transaction, so an upgrade happens completely or not at all. A newer store is refused.
-    """
-    steps = UPGRADES if path is None else path
+def prepare(connection: Any) -> None:
+    """Create the tables if there are none; a store with another schema is refused."""
     if connection.dialect.name == "postgresql":
         connection.execute(sa.text("SELECT pg_advisory_xact_lock(7233176)"))
-    found = version(connection)
-    if found > newest:
-        raise StudyError("wrong_schema", f"storage: has schema {found}; this safedial knows up to {newest}; upgrade it")
-    if found == 0:
-        metadata.create_all(connection)
-        connection.execute(meta.insert().values(name="schema", value=str(newest)))
-        connection.execute(studies.insert().values(id=STORE_LOG, name=STORE_NAME, head_seq=0, head_hash=bytes(32)))
-        return 0
-    for step in range(found, newest):
-        for statement in steps[step]:
-            connection.execute(statement)
-    if found < newest:
-        connection.execute(meta.update().where(meta.c.name == "schema").values(value=str(newest)))
-    return found
+    if version(connection) > 0:
+        check_version(connection)
+        return
+    metadata.create_all(connection)
+    connection.execute(meta.insert().values(name="schema", value=str(SCHEMA)))
+    connection.execute(studies.insert().values(id=STORE_LOG, name=STORE_NAME, head_seq=0, head_hash=bytes(32)))
 
 
-def check_version(connection: Any, *, oldest: int = SCHEMA) -> None:
-    """Refuse a store that is only read if it has another schema, or none of ours."""
+def check_version(connection: Any) -> None:
+    """Refuse a store that has another schema, or none of ours."""
     found = version(connection)
     if found == 0:
         raise StudyError("wrong_schema", "storage: is not a safedial store; check the URL")
-    if not oldest <= found <= SCHEMA:
-        way_out = "upgrade safedial" if found > SCHEMA else "copy it to a writable folder, and open it there"
+    if found != SCHEMA:
+        way_out = "open it with the version that wrote it"
         raise StudyError("wrong_schema", f"storage: has schema {found}, and this safedial reads {SCHEMA}; {way_out}")
 
 

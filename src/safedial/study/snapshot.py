@@ -20,18 +20,13 @@ from safedial.study.event import canonical, orjson
 from safedial.study.spec import StudySpec
 from safedial.study.state import State
 
-FORMAT, AMENDED = 1, 2
-"""The formats of a state without and with earlier phases."""
+FORMAT = 1
 WIDTH = len(Sample._fields)
 COUNTS = ("seq", "rounds", "imported", "outcomes", "violations", "void", "new_decisions", "new_void")
-FLAGS = ("frozen", "broken", "stop_reason", "last_action")
-SINCE_2 = ("corrected_violations", "last_known", "resumes")
-"""What studies of version 2 and later add; those that fold corrections add `frozen_at`."""
-SINCE_AMENDED = ("rounds_before", "amendments")
+FLAGS = ("frozen", "frozen_at", "broken", "stop_reason", "last_action", "corrected_violations", "last_known")
+LISTS = ("resumes", "rounds_before", "amendments")
 EARLIER = "before."
 """What the arrays of an earlier phase begin with. If learning was kept, the learner and what waits for it are there."""
-WRITTEN = {"stop_reason": "stopped"}
-"""Attributes that a snapshot keeps under their earlier names, so that digests stay the same."""
 
 
 def pack(state: State) -> bytes:
@@ -62,10 +57,9 @@ def _contents(state: State) -> tuple[dict[str, Any], dict[str, Any]]:
     head = {
         "format": FORMAT,
         "hash": state.hash.hex(),
-        **{WRITTEN.get(name, name): getattr(owner, name) for owner, name in _plain_values(state)},
+        "since": state.study.since,
+        **{name: getattr(owner, name) for owner, name in _plain_values(state)},
     }
-    if state.study.since:
-        head |= {"format": AMENDED, "since": state.study.since}
     if state.before is not None:
         earlier, its_arrays = _contents(state.before)
         head |= {"kept": state.kept, "before": earlier}
@@ -85,8 +79,8 @@ def parts(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     """(plain values, arrays) of a snapshot."""
     line, _, rest = content.partition(b"\n")
     head = orjson.loads(line)
-    if head["format"] not in (FORMAT, AMENDED):
-        raise StudyError("wrong_schema", f"snapshot: has format {head['format']}; this safedial reads {AMENDED}")
+    if head["format"] != FORMAT:
+        raise StudyError("wrong_schema", f"snapshot: has format {head['format']}; this safedial reads {FORMAT}")
     arrays: dict[str, Any] = {}
     at = 0
     for name, kind, shape in head["arrays"]:
@@ -104,7 +98,7 @@ def unpack(study: StudySpec, content: bytes) -> State:
 
 def _state(study: StudySpec, head: dict[str, Any], arrays: dict[str, Any]) -> State:
     """The state of `_contents`; `study` is its specification, or one that came of it by amendments."""
-    study = {spec.since: spec for spec in study.chain}[head.get("since", 0)]
+    study = {spec.since: spec for spec in study.chain}[head["since"]]
     before = None
     if "before" in head:
         start = len(EARLIER)
@@ -112,7 +106,7 @@ def _state(study: StudySpec, head: dict[str, Any], arrays: dict[str, Any]) -> St
         before = _state(study, head["before"], its_arrays)
     state = State(study, before, kept=head.get("kept", False))
     for owner, name in _plain_values(state):
-        setattr(owner, name, head[WRITTEN.get(name, name)])
+        setattr(owner, name, head[name])
     state.hash = bytes.fromhex(head["hash"])
     if not state.kept:
         _restore_learned(state, arrays)
@@ -147,9 +141,7 @@ def state_digest(state: State) -> str:
 
 def _plain_values(state: State) -> list[tuple[Any, str]]:
     """What is kept as plain values: (owner, attribute)."""
-    later = state.study.rules_version > 1
-    own, watched = (*COUNTS, *FLAGS, *(SINCE_2 if later else ())), (*watch.FLAGS, *(watch.COUNTS if later else ()))
-    own = (*own, *(("frozen_at",) if state.study.folds else ()), *(SINCE_AMENDED if state.study.since else ()))
+    own, watched = (*COUNTS, *FLAGS, *LISTS), (*watch.FLAGS, *watch.COUNTS)
     return [*((state, name) for name in own), *((state.watch, name) for name in watched)]
 
 
@@ -186,22 +178,19 @@ def _waiting(state: State, name: str, rounds: dict[int, Round]) -> dict[str, Any
     fields: Any = zip(*rounds.values(), strict=True) if rounds else [()] * len(Round._fields)
     parts: Any = Round(*fields)
     places = [-2 if place is None else place for place in parts.place]
-    columns = {
+    return {
         f"{name}.numbers": np.array([list(rounds), parts.number, parts.watched, places], dtype=np.int64).T,
         f"{name}.values": np.array([parts.action, parts.baseline_cost], dtype=np.float64).T,
         f"{name}.contexts": np.concatenate([np.empty(0), *parts.context]).reshape(-1, state.study.rules.dim),
+        f"{name}.times": np.array(parts.at, dtype=np.int64),
+        f"{name}.tags": np.array(parts.tag, dtype="S8"),
     }
-    if state.study.rules_version > 1:
-        columns[f"{name}.times"] = np.array(parts.at, dtype=np.int64)
-        columns[f"{name}.tags"] = np.array(parts.tag, dtype="S8")
-    return columns
 
 
 def _rounds(arrays: dict[str, Any], name: str) -> dict[int, Round]:
     numbers, values = arrays[f"{name}.numbers"].tolist(), arrays[f"{name}.values"].tolist()
-    contexts, count = arrays[f"{name}.contexts"], len(numbers)
-    times = arrays.get(f"{name}.times", np.zeros(count, dtype=np.int64)).tolist()
-    tags = [tag.decode() for tag in arrays.get(f"{name}.tags", np.zeros(count, dtype="S8")).tolist()]
+    contexts, times = arrays[f"{name}.contexts"], arrays[f"{name}.times"].tolist()
+    tags = [tag.decode() for tag in arrays[f"{name}.tags"].tolist()]
     found = {}
     for row, ((seq, number, watched, place), (action, baseline)) in enumerate(zip(numbers, values, strict=True)):
         vector = contexts[row].copy()

@@ -14,7 +14,7 @@ from safedial.core.spec import NAMES
 from safedial.decision.label_names import read_labels
 from safedial.decision.learners.protocol import Learner
 from safedial.decision.own_functions import own_values
-from safedial.decision.rules import RULES, Rules, plain_options
+from safedial.decision.rules import Rules, plain_options
 from safedial.errors import require
 from safedial.policies import FACTORIES, Policy
 from safedial.study.guard import Guard, read_guard
@@ -23,9 +23,10 @@ OPTIONS = (
     *("radius", "clip", "probe", "form", "start_dose", "confidence", "group", "scaled", "window", "lag"),
     *("reach", "history", "groups", "start", "base", "growth", "start_scale"),
 )
-SHAPE = ("dim", "policy", "dose", "dial", "features", "start_action", "fallback_action", "folding", "guard")
-SINCE_2 = ("baseline_range", "high_fallback", "labels")
-"""Fields that only studies of version 2 and later may state."""
+SHAPE = (
+    *("dim", "policy", "dose", "dial", "features", "start_action", "fallback_action", "high_fallback"),
+    *("baseline_range", "folding", "guard", "labels"),
+)
 STUDY_POLICIES = ("hp_probe", "hp_ucb", "hp_conformal", "hp_shield", "hp_student")
 
 
@@ -73,11 +74,6 @@ class StudySpec:
         return self.at(1)
 
     @cached_property
-    def rules_version(self) -> int:
-        """The version of the study's rules, from its first event; 1 if that states none."""
-        return self.rules.version
-
-    @cached_property
     def learner(self) -> type[Learner]:
         """The class of its learner."""
         return self.rules.learner
@@ -85,7 +81,7 @@ class StudySpec:
     @cached_property
     def folds(self) -> bool:
         """Whether corrections of rewards and costs change the state in place (study/corrections.py)."""
-        return self.rules_version > 2 and self.learner.revises(self.rules)
+        return self.learner.revises(self.rules)
 
     @cached_property
     def ordered(self) -> bool:
@@ -93,11 +89,9 @@ class StudySpec:
         return self.learning_order == "prefix" and self.learner.in_order
 
 
-def read_spec(given: Any, *, quiet: bool = False, version: int = RULES, own: Policy | None = None) -> StudySpec:
-    """Check a specification, a mapping of plain values as in JSON.
-
-    `version` is the version of the rules (`StudySpec.rules_version`), the present one for a new study. `own` is the
-    policy that it names, if that is the user's own.
+def read_spec(given: Any, *, quiet: bool = False, own: Policy | None = None) -> StudySpec:
+    """Check a specification, a mapping of plain values as in JSON. `own` is the policy that it names, if that is the
+    user's own.
 
     >>> spec = read_spec({"dim": 2, "threshold": 0.5, "total_risk": 0.02, "reward_noise": 1, "cost_noise": 1,
     ...                   "coefficient_bound": 1, "context_bound": 1})
@@ -106,14 +100,14 @@ def read_spec(given: Any, *, quiet: bool = False, version: int = RULES, own: Pol
     """
     require(isinstance(given, Mapping), "spec", type(given).__name__, "must be an object of named values")
     fields = {str(name): value for name, value in given.items() if value is not None}
-    unknown = sorted(set(fields) - {*NAMES, *OPTIONS, *SHAPE, *(SINCE_2 if version > 1 else ())})
-    near = get_close_matches(unknown[0], {*NAMES, *OPTIONS, *SHAPE, *SINCE_2}, n=1) if unknown else []
+    unknown = sorted(set(fields) - {*NAMES, *OPTIONS, *SHAPE})
+    near = get_close_matches(unknown[0], {*NAMES, *OPTIONS, *SHAPE}, n=1) if unknown else []
     require(not unknown, "spec", unknown, "has unknown names", f"did you mean {near[0]!r}?" if near else "")
     promise = {name: value for name, value in fields.items() if name in NAMES}
     with warnings.catch_warnings():
         if quiet:
             warnings.simplefilter("ignore")
-        rules = Rules.from_dict({**fields, "spec": promise, "policy": _policy(fields, own)}, version=version)
+        rules = Rules.from_dict({**fields, "spec": promise, "policy": _policy(fields, own)})
     curves = sorted(own_values(rules))
     rule = "is your own curve, which a log cannot hold"
     require(not curves, "spec", curves, rule, "use one of this package, or an Agent")
@@ -140,9 +134,7 @@ def _written(rules: Rules, guard: Guard, learning_order: str) -> dict[str, Any]:
     """The rules' written form, with the spec's fields at the same level, and what only a study has."""
     form = rules.to_dict()
     written = {**form.pop("spec"), **form, "folding": learning_order, "guard": dict(guard.fields)}
-    if rules.version == 1:
-        del written["baseline_range"]
-    elif form["features"]:
+    if form["features"]:
         written["features"] = {"ranges": {}, "units": {}, **form["features"]}
     return {name: value for name, value in written.items() if value is not None}
 

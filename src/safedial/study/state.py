@@ -149,12 +149,11 @@ class State:
         return next((rule for each in self.phases for rule in each.fired(latest=each is self)), "")
 
     def fired(self, *, latest: bool = True) -> Iterator[str]:
-        """The rules that have fired, stopped or not. Only the `latest` guard limits what is open, of all phases, and
-        (from version 6 of the rules on) what is void or not watched.
+        """The rules that have fired, stopped or not. Only the `latest` guard limits what is open, void or not watched,
+        of all phases.
         """
         guard, watch = self.study.guard, self.watch
-        joint = self.study.rules_version > 5
-        parts: list[State] = self.phases if joint and latest and self.before is not None else [self]
+        parts: list[State] = self.phases if latest and self.before is not None else [self]
         if self.broken and not watch.crossed:
             yield "assumption_broken"
         if watch.crossed:
@@ -163,10 +162,9 @@ class State:
             yield "noise_broken"
         if latest and guard.max_open is not None and self.waiting > guard.max_open:
             yield "too_many_open"
-        counts = latest or not joint
-        if counts and guard.max_void is not None and sum(each.new_void for each in parts) > guard.max_void:
+        if latest and guard.max_void is not None and sum(each.new_void for each in parts) > guard.max_void:
             yield "too_many_void"
-        if counts and guard.max_unwatched is not None and _is_blind(parts, guard.max_unwatched):
+        if latest and guard.max_unwatched is not None and _is_blind(parts, guard.max_unwatched):
             yield "too_many_unwatched"
         if self._is_done():
             yield "stop_rule"
@@ -232,12 +230,12 @@ class State:
             "evidence": self.watch.evidence,
             "noise_evidence": self.watch.noise_evidence,
             "stopped": self.stop_reason,
+            "unwatched": self.total("unwatched"),
+            "resumes": len(self.resumes),
+            "corrected_violations": self.total("corrected_violations"),
         }
-        if self.study.rules_version > 1:
-            facts |= {"unwatched": self.total("unwatched"), "resumes": len(self.resumes)}
-            facts["corrected_violations"] = self.total("corrected_violations")
-            if self.learner.starts is not None:
-                facts["start_rounds"] = self.learner.starts
+        if self.learner.starts is not None:
+            facts["start_rounds"] = self.learner.starts
         if self.amendments:
             began = [first for seq, first, *_ in self.amendments if seq == self.study.began]
             facts |= {"amendments": len(self.amendments), "since_round": began[0] if began else 1}

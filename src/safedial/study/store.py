@@ -25,7 +25,7 @@ from safedial.study.database import Writer, is_read_only, reading, shown, writin
 from safedial.study.errors import StoreUnavailable
 from safedial.study.log import Head, lock_head
 from safedial.study.replay_log import Change, NeedsReplay, Source
-from safedial.study.replayer import MERGES, Ready, Replayer, Task
+from safedial.study.replayer import Ready, Replayer, Task
 from safedial.study.schema import meta
 from safedial.study.spec import StudySpec
 from safedial.study.state import State
@@ -46,17 +46,14 @@ class Store(StoreReader):
     Args:
         storage: sqlite:///file.db or postgresql://user@host/database.
         create: create the tables if there are none; False refuses a file that does not exist.
-        upgrade: upgrade an older store when it is opened; False leaves its tables as they are (`migrate`).
         unit_keys: keys of studies that store pseudonyms of their units, each env:NAME, file:PATH or bytes.
 
     A SQLite file is opened for reading if it or its folder cannot be written: `verify`, `export`, `explain` and
     `status` answer, and everything that writes is refused.
     """
 
-    def __init__(
-        self, storage: str, *, create: bool = True, upgrade: bool = True, unit_keys: Iterable[str | bytes] = ()
-    ) -> None:
-        super().__init__(storage, create=create, upgrade=upgrade, unit_keys=unit_keys)
+    def __init__(self, storage: str, *, create: bool = True, unit_keys: Iterable[str | bytes] = ()) -> None:
+        super().__init__(storage, create=create, unit_keys=unit_keys)
         self._writer = Writer(self.engine)
         self._begin = partial(reading, self.engine) if is_read_only(self.engine) else self._writer.begin
         self._states: dict[int, State] = {}
@@ -207,7 +204,7 @@ class Store(StoreReader):
         for study in {job.study for job, _ in self._changes} - self._busy:
             spec, together = self._studies[study][1], {}
             for job, change in self._changes:
-                if job.study == study and (not together or spec.rules_version >= MERGES):
+                if job.study == study:
                     together.setdefault(change.decision, (job, change))
             jobs, changes = zip(*together.values(), strict=True)
             self._changes = [each for each in self._changes if all(each[0] is not job for job in jobs)]

@@ -44,10 +44,10 @@ class StoreReader:
     that it kept on the way.
     """
 
-    def __init__(self, storage: str, *, create: bool, upgrade: bool, unit_keys: Iterable[str | bytes]) -> None:
+    def __init__(self, storage: str, *, create: bool, unit_keys: Iterable[str | bytes]) -> None:
         self.storage = storage
         self.unit_keys = [read_unit_key(each) for each in unit_keys]
-        self.engine = connect(storage, create=create, upgrade=upgrade)
+        self.engine = connect(storage, create=create)
         self._ids: dict[str, int] = {}
         self._studies: dict[int, tuple[str, StudySpec]] = {}
         self._policies: dict[int, Policy] = {}
@@ -167,7 +167,7 @@ def _follows(transaction: StudyTransaction, head: Head) -> bool:
 def same_spec(one: StudySpec, other: StudySpec) -> bool:
     if one is other:
         return True
-    names = ("rules_version", "fields", "unit_check", "since", "began")
+    names = ("fields", "unit_check", "since", "began")
     return all(getattr(one, name) == getattr(other, name) for name in names)
 
 

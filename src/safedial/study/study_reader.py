@@ -20,7 +20,7 @@ from safedial.study.answer import StudyDecision, decided, shown_event
 from safedial.study.database import reading
 from safedial.study.event import Event, moment, now
 from safedial.study.event_kinds import EVENT_KINDS
-from safedial.study.ids import DecisionId, check_id, id_of, id_text, no_decision, read_own_id
+from safedial.study.ids import DecisionId, check_id, id_of, no_decision, read_own_id
 from safedial.study.labels import labelled
 from safedial.study.log import event_hashes, events_about, read_event, read_events, trail
 from safedial.study.pseudonyms import check_label, matching_key, no_key, pseudonym, read_unit_key, shortens
@@ -212,7 +212,7 @@ class StudyReader:
         """A unit's label as the log has it: as it is given, or its pseudonym."""
         if unit is None or not self.spec.unit_check:
             return unit
-        read_label(self.spec.rules_version, "unit", unit)
+        read_label("unit", unit)
         if self._unit_key is None:
             raise no_key(self.name)
         check_label(unit)
@@ -222,7 +222,7 @@ class StudyReader:
         """What a unit that a query names may be stored as: as it is, or where the key is known as its pseudonym."""
         if self._unit_key is None:
             return (unit,)
-        read_label(self.spec.rules_version, "unit", unit)
+        read_label("unit", unit)
         return unit, pseudonym(self._unit_key, unit)
 
     def _rows(self) -> Iterable[dict[str, Any]]:
@@ -250,7 +250,7 @@ class StudyReader:
         return self.store.read(self._id, self.name, question, spec=self.spec)
 
     def _ids(self, hashes: Mapping[int, bytes]) -> dict[int, str]:
-        return {seq: id_text(self.spec.rules_version, self.name, seq, name) for seq, name in hashes.items()}
+        return {seq: str(id_of(self.name, seq, name)) for seq, name in hashes.items()}
 
     def _event(self, decision_id: str) -> Event:
         asked = read_own_id(self.name, decision_id)
@@ -258,14 +258,14 @@ class StudyReader:
             event = read_event(connection, self._id, asked.seq)
         if event is None or not EVENT_KINDS[event.kind].decides:
             raise no_decision(decision_id)
-        check_id(asked, id_of(self.spec.rules_version, self.name, event.seq, event.hash))
+        check_id(asked, id_of(self.name, event.seq, event.hash))
         return event
 
     def _waiting(self, transaction: StudyTransaction, most: int | None = None) -> list[tuple[DecisionId, int]]:
         transaction.flush()
         waiting = chain.from_iterable(phase.open for phase in reversed(transaction.state.phases))
         found = (event for seq in islice(waiting, most) if (event := transaction.event(seq)))
-        return [(id_of(self.spec.rules_version, self.name, event.seq, event.hash), event.at) for event in found]
+        return [(id_of(self.name, event.seq, event.hash), event.at) for event in found]
 
 
 def _told(name: str, value: Any) -> bool:

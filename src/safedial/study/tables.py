@@ -16,7 +16,7 @@ from safedial.study.answer import shown_event
 from safedial.study.event import Event, moment
 from safedial.study.event_bodies import QUESTION
 from safedial.study.event_kinds import EVENT_KINDS, RoundHistory
-from safedial.study.ids import id_text
+from safedial.study.ids import id_of
 from safedial.study.spec import StudySpec
 
 
@@ -45,7 +45,7 @@ def write_rows(path: str | Path, spec: StudySpec, name: str, events: Iterable[Ev
     ending = target.suffix.lower()
     require(ending in (".csv", ".parquet", ".jsonl"), "path", str(path), "must end in .csv, .parquet or .jsonl")
     if ending == ".jsonl":
-        _write_events(target, spec.rules, name, events)
+        _write_events(target, name, events)
         return target
     rows = list(effective_rows(spec, name, events))
     columns = list(dict.fromkeys(column for row in rows for column in row))
@@ -60,12 +60,12 @@ def write_rows(path: str | Path, spec: StudySpec, name: str, events: Iterable[Ev
     return target
 
 
-def _write_events(path: Path, rules: Rules, name: str, events: Iterable[Event]) -> None:
+def _write_events(path: Path, name: str, events: Iterable[Event]) -> None:
     ids: dict[int, str] = {}
     with open(path, "w", encoding="utf-8") as file:
         for event in events:
             if EVENT_KINDS[event.kind].decides:
-                ids[event.seq] = id_text(rules.version, name, event.seq, event.hash)
+                ids[event.seq] = str(id_of(name, event.seq, event.hash))
             file.write(json.dumps(shown_event(event, ids.get(event.decision)), ensure_ascii=False) + "\n")
 
 
@@ -73,7 +73,7 @@ def _advised(rules: Rules, name: str, event: Event) -> dict[str, Any]:
     body = event.fields()
     names = rules.features.names if rules.features else [f"x{column}" for column in range(rules.dim)]
     row = {
-        "decision_id": id_text(rules.version, name, event.seq, event.hash),
+        "decision_id": str(id_of(name, event.seq, event.hash)),
         "seq": event.seq,
         "round": body.get("round"),
         "at": moment(event.at),

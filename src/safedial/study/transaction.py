@@ -160,8 +160,8 @@ class StudyTransaction:
         self._used[key] = None
 
     def is_old(self, seq: int) -> bool:
-        """Whether a key's event is older than keys are kept (version 1 of the rules keeps them for ever)."""
-        event = self.event(seq) if self.state.study.rules_version > 1 else None
+        """Whether a key's event is older than keys are kept."""
+        event = self.event(seq)
         return event is not None and now() - event.at > KEY_DAYS * DAY
 
     def look_up(self, keys: list[str]) -> None:
@@ -210,8 +210,7 @@ class StudyTransaction:
     def finish(self) -> None:
         """Send what is left to the database. A snapshot is written if one is due, or after a replay, so that it need
         not be repeated; of the older ones, one is kept for each doubling of age. Those kept in memory from before them
-        then go: what is in the store need not be in memory too (a log of version 1 of the rules does not confirm its
-        snapshots).
+        then go: what is in the store need not be in memory too.
         """
         self.flush()
         study, seq, replayed = self.source.study, self.state.seq, self.state.replayed
@@ -228,7 +227,7 @@ class StudyTransaction:
         kept = thinned(seq, snapshots, lambda shot: shot, SNAPSHOT_EVENTS)
         log.drop_snapshots(self.connection, study, set(snapshots) - set(kept))
         first = self.event(1)
-        if first is not None and self.state.study.rules_version > 1:
+        if first is not None:
             self.state.snapshots = [each for each in self.state.snapshots if each.seq > max(kept, default=0)]
             self.state.next_shot = seq + (len(content) - shared) // MEMORY_BYTES
             self.append("snapshot", snapshot_body(first, seq, name), actor="store")

@@ -31,7 +31,6 @@ from safedial.study.log import (
 from safedial.study.operations import VISIT, request_digest, request_of, visit_entry
 from safedial.study.reducer import decide_next, question_of
 from safedial.study.replay_log import Source, apply_event, change_of, first_spec, replayed, snapshot_body
-from safedial.study.replayer import MERGES
 from safedial.study.snapshot import pack
 from safedial.study.state import State
 
@@ -234,7 +233,7 @@ class _Check:
         if self.state is None:
             self.state = State(first_spec(self.source))
         body, means = event.fields(), EVENT_KINDS[event.kind]
-        changes = change_of(event, body) is not None and self.state.study.rules_version >= MERGES
+        changes = change_of(event, body) is not None
         if changes and self.changed:  # one replay for changes that follow each other
             self.state.seq, self.state.hash = event.seq, event.hash
             return
@@ -260,15 +259,15 @@ class _Check:
         self.state = apply_event(self.source, state, event, body, known=asked, trust=False)
 
     def check_snapshot_event(self, state: State, event: Event, body: dict[str, Any]) -> None:
-        """A stored snapshot must be the one that the event after it confirms (from version 2 of the rules on). The
-        digest of one that is no longer stored is not compared: another processor may have rounded otherwise.
+        """A stored snapshot must be the one that the event after it confirms. The digest of one that is no longer
+        stored is not compared: another processor may have rounded otherwise.
         """
         if EVENT_KINDS[event.kind].confirms_snapshot:
             first = read_event(self.source.connection, self.source.study, 1)
             name = self.shot or bytes.fromhex(body["digest"])
             if first is None or body != snapshot_body(first, state.seq, name):
                 raise _Bad(event.seq, "does not confirm the snapshot before it")
-        elif self.shot is not None and state.study.rules_version > 1:
+        elif self.shot is not None:
             raise _Bad(state.seq, "has a snapshot that the log does not confirm")
 
     def decide_again(self, state: State, event: Event, body: dict[str, Any]) -> Any:
