@@ -102,7 +102,7 @@ release: $(RELEASE_VENV)/.release
 
 MINIMAL_EXTRAS := plot data service sign dask jax gym battery
 MINIMAL_TOOLS := clarabel cvxpy-base hypothesis mapie mpmath psutil pytest pytest-cov scikit-learn threadpoolctl
-MINIMAL ?= tests/core tests/decision tests/function_classes tests/policies tests/recorded tests/simulation tests/study tests/cli
+MINIMAL ?= tests/core tests/decision tests/function_classes tests/policies tests/simulation tests/study tests/cli
 test-minimal: $(MINIMAL_VENV)/.minimal
 	$(QUICK) $(MINIMAL_VENV)/bin/python -m pytest $(MINIMAL)
 

@@ -42,7 +42,6 @@ UNTRACED = (
             "failures",
             "files",
             "kill",
-            "migration",
             "replay",
             "store",
             "tamper",

@@ -15,20 +15,17 @@ from safedial.io import read_archive
 from safedial.policies import Policy
 from safedial.version import __version__
 
-FORM, FORM_VERSION = "safedial-agent", 2
+FORM, FORM_VERSION = "safedial-agent", 1
 """The first line of an agent's save file."""
 
 
 def dump(agent: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """(header, arrays) of an agent; `saved_rules` and `restored` read them, bit for bit."""
-    rules, form = agent._rules, agent._rules.to_dict()
     header = {
         "safedial_version": __version__,
-        **form,
-        "policy": {"name": form["policy"].pop("name"), "options": form["policy"]},
-        **({"own": own} if (own := own_values(rules)) else {}),
-        "rules": rules.version,
-        "counts": [agent._decisions, int(agent.alarmed)],
+        **agent._rules.to_dict(),
+        "own": own_values(agent._rules),
+        "decisions": agent._decisions,
         "expected": agent._expected,
         "frozen": agent._frozen,
         "stopped": agent._stop_reason,
@@ -41,13 +38,9 @@ def dump(agent: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def saved_rules(header: dict[str, Any], *, policy: Policy | None, dose: Any, noise_scale: NoiseScale | None) -> Rules:
-    """The rules of a header, with the user's own functions if it had some.
-
-    A header holds the policy's options in a separate object. Early headers state neither a version nor guards.
-    """
+    """The rules of a header, with the user's own functions if it had some."""
     given = with_own_functions(header, dose=dose, noise_scale=noise_scale)
-    made = saved_policy(header["policy"]["name"], header["policy"]["options"], policy)
-    return Rules.from_dict({**given, "policy": made}, version=header.get("rules", 1))
+    return Rules.from_dict({**given, "policy": saved_policy(header["policy"], policy)})
 
 
 def restored(kind: Any, rules: Rules, header: dict[str, Any], arrays: dict[str, Any]) -> Any:
@@ -55,19 +48,13 @@ def restored(kind: Any, rules: Rules, header: dict[str, Any], arrays: dict[str, 
     agent = kind.__new__(kind)
     agent._start(rules, header["seed"])
     agent._learner.restore(arrays)
-    agent._decisions, alarmed = header["counts"]
+    agent._decisions = header["decisions"]
     agent._open = {saved[0]: Round(*saved) for saved in header["open"]}
-    agent._expected = header.get("expected", agent._decisions)
-    agent._frozen = header.get("frozen", False)
+    agent._expected, agent._frozen, agent._stop_reason = header["expected"], header["frozen"], header["stopped"]
     agent._rng.bit_generator.state = header["coin"]
     agent._watch.unpack(arrays["monitor"])
-    for name, value in header.get("watch", {"crossed": bool(alarmed)}).items():
+    for name, value in header["watch"].items():
         setattr(agent._watch, name, value)
-    if "watch" not in header:
-        # Earlier versions did not watch the noise, so the watch starts with the next decision.
-        agent._expect()
-        agent._watch.resumed("noise_broken", agent._decisions)
-    agent._stop_reason = header.get("stopped", agent._watch.due)
     return agent
 
 

@@ -5,8 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from safedial import Agent, InvalidInput, LinearWorld, hp_probe, io, nonlinear_hp_probe, nonlinear_hp_ucb, simulate
-from safedial.agent_file import FORM, FORM_VERSION, dump
+from safedial import Agent, InvalidInput, LinearWorld, hp_probe, nonlinear_hp_probe, nonlinear_hp_ucb, simulate
 from safedial.core.scale import power_scale
 from safedial.function_classes import binary, finite, kernel, linear, parametric
 from safedial.worlds.nonlinear import waves
@@ -144,20 +143,6 @@ def test_a_noise_scale_is_refused_beside_function_classes(name):
     with pytest.raises(InvalidInput, match=r"noise_scale.*no proof with function classes.*hp_probe"):
         Agent(2, make_spec(noise_scale=power_scale(3.0)), policy=policy)
     Agent(2, make_spec(noise_scale=power_scale(3.0)), policy="hp_probe")
-
-
-def test_an_agent_that_was_saved_with_a_noise_scale_and_a_class_is_loaded_with_a_warning(tmp_path):
-    """It goes on as it was: what an earlier version allowed must not be lost."""
-    agent = Agent(2, SPEC, policy=nonlinear_hp_probe())
-    list(rounds(agent, 20))
-    header, arrays = dump(agent)
-    header["spec"]["noise_scale"] = {"scale": "power_scale", "exponent": 2.0}
-    del header["rules"]  # as an earlier version wrote it
-    io.write_archive(tmp_path / "agent", header, arrays, form=FORM, version=FORM_VERSION)
-    with pytest.warns(UserWarning, match=r"no proof with function classes.*saved by a version"):
-        twin = Agent.load(tmp_path / "agent", policy=nonlinear_hp_probe())
-    assert twin.decisions == 20
-    assert twin.decide([0.3, 0.1]).certified
 
 
 def test_a_full_class_refuses_before_the_other_learns():

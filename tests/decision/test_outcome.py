@@ -26,12 +26,6 @@ def test_where_the_threshold_is_on_the_true_cost_no_allowed_world_makes_evidence
     assert np.all(chance * pays[0] + (1.0 - chance) * pays[1] <= 1.0 + 1e-12)
 
 
-def test_a_log_of_rules_1_keeps_its_cut():
-    spec = make_spec(violation_risk=0.4, cost_sensor_noise=0.1, threshold_on="true")
-    assert counted(spec, sample(5.0), 1.0, rules_version=1) == (True, 0.5)
-    assert counted(spec, sample(5.0), 1.0) == (True, 0.8)
-
-
 def test_a_cost_says_nothing_of_an_advice_without_effect():
     assert rescaled_cost(identity(), 0.5, 0.5, 0.0) is None
     assert rescaled_cost(identity(), 0.5, 0.5, 0.25) == pytest.approx(0.25)

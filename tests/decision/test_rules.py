@@ -62,8 +62,7 @@ def test_a_study_a_save_file_and_a_certificate_hold_this_form():
     form = agent._rules.to_dict()
     certificate, (header, _) = agent.decide([50, 70]).certificate, dump(agent)
     study = read_spec({**form["spec"], **{name: value for name, value in form.items() if name != "spec"}}).fields
-    policy = {"name": header["policy"]["name"], **header["policy"]["options"]}
-    assert {name: header[name] for name in form} | {"policy": policy} == form
+    assert {name: header[name] for name in form} == form
     assert {name: form[name] for name in form.keys() & certificate.keys()} == {
         name: certificate[name] for name in ("dim", "spec", "policy", "dose", "dial", "features", "fallback_action")
     }

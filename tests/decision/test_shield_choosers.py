@@ -239,15 +239,6 @@ def test_saved_choosers_go_on_alike(options, tmp_path):
     assert given[0] == given[1] == given[2]
 
 
-def test_a_file_from_before_choosers_opens():
-    agent = make_agent()
-    live(agent, 30, Wishes())
-    state = agent._learner.state()
-    cap = state.pop("cap")
-    agent._learner.restore(state)
-    assert agent._learner.history.columns["cap"] == cap.tolist()
-
-
 def test_previews_fit_the_chooser_ahead_and_change_nothing():
     agent, world = make_agent(options={"chooser": "target"}), Wishes()
     for _ in range(60):

@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from safedial import Agent, Features, InvalidInput, SafetySpec, growth
+from safedial import Agent, Features, InvalidInput, growth
 from safedial.decision.learners.shield_levels import Levels
 from tests.conftest import make_spec
 from tests.decision.shield_oracle import Past, is_largest, shortest_window
@@ -238,14 +238,3 @@ def test_saved_levels_go_on_alike(tmp_path):
     for label in ("p0", "p1", "p9", "new"):
         one, two = (each.preview(context, unit=label) for each in (agent, loaded))
         assert one.certificate == two.certificate
-
-
-def test_files_without_labels_open():
-    agent = make_agent(spec=SafetySpec(threshold=2.0, violation_risk=0.1, promise="bracket"), options={"adapt": 0.05})
-    live(agent, 30, Patients())
-    state = agent._learner.state()
-    level, tally = agent._learner.levels.at("")
-    early = {name: part for name, part in state.items() if not name.startswith("label")}
-    early |= {"counts": np.append(state["counts"], tally[:5]), "level": np.array(level)}
-    agent._learner.restore(early)
-    assert agent._learner.levels.at("") == (level, tally)

@@ -9,7 +9,6 @@ from scipy.stats import t as student_t
 from safedial import Agent, Dial, InvalidInput, SafetySpec, hp_student
 from safedial.core.student import spent_in
 from safedial.core.tolerance_factor import tolerance_factor
-from safedial.decision.learners.kinds import make_learner
 
 RISKS = {"threshold": 0.5, "violation_risk": 0.05, "promise": "student"}
 COEF = np.array([0.3, -0.2, 0.1])
@@ -231,7 +230,7 @@ def test_a_zero_that_the_agent_itself_advised_while_stopped_is_left_out_where_th
 
 
 def test_only_a_zero_of_its_own_is_left_out_without_a_word():
-    """Not a dose that was advised and withheld, nor a round whose outcome is lost, nor one of earlier rules."""
+    """Not a dose that was advised and withheld, nor a round whose outcome is lost."""
     agent = make_agent(spec=ANYTIME, promise="anytime")
     play(agent, 40)
     agent.update(agent.decide([0.1, 0.2, 0.3]), action=0.0, reward=0.0, cost=0.0)
@@ -242,7 +241,6 @@ def test_only_a_zero_of_its_own_is_left_out_without_a_word():
     stopped._stop_reason = "alarm"
     stopped.update(stopped.decide([0.1, 0.2, 0.3]), unrelated=False)
     assert stopped.decide([0.1, 0.2, 0.3]).prediction.lost == 1
-    assert not make_learner(stopped._rules._replace(version=3)).leaves_own_zeros
 
 
 def test_the_tolerance_promise_has_the_noncentral_quantile():

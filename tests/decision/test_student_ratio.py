@@ -173,7 +173,6 @@ def test_a_number_stands_for_the_same_raw_value_as_the_name_of_its_feature(promi
         assert decisions[0].prediction.root == pytest.approx(math.sqrt(context[1]))
         for agent, decision in zip(agents, decisions, strict=True):
             agent.update(decision, reward=decision.intensity * noise[0], cost=decision.intensity * noise[1])
-    assert ratio_of(1, 3, features, version=3) == 1
     assert ratio_of(1, 3, None) == 1
     with pytest.raises(InvalidInput, match="noise_ratio = 2: is the intercept, which is always 1"):
         Agent(3, ANYTIME, policy=hp_student(noise_ratio=2), features=features, start_action=0.05)

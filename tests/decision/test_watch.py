@@ -6,10 +6,8 @@ Contexts have norm 0.85 and S = 1, so a mean cost of up to 0.85 a unit of intens
 import numpy as np
 import pytest
 
-from safedial import Agent, InvalidInput, SafetySpec, create_study, hp_probe, io, make_policy
-from safedial.agent_file import FORM, FORM_VERSION
+from safedial import Agent, InvalidInput, SafetySpec, create_study, hp_probe, make_policy
 from safedial.core.scale import power_scale
-from safedial.decision.outcome import Outcome, normalise
 from safedial.decision.rounds import Round
 from safedial.decision.watch import Watch
 from tests.conftest import make_spec
@@ -339,26 +337,6 @@ def test_what_is_known_of_the_noise_is_saved(tmp_path):
         assert again._watch.tails == agent._watch.tails
 
 
-def test_a_file_from_before_the_noise_was_watched_begins_to_watch_it(tmp_path):
-    """Rounds that are open in it say nothing of the noise; those decided after it was loaded do."""
-    agent = noisy_agent(0.3)
-    waiting = agent.decide(X)
-    agent.save(tmp_path / "agent")
-    header, arrays = io.read_archive(tmp_path / "agent", form=FORM, version=FORM_VERSION)
-    earlier = {name: value for name, value in header.items() if name not in ("watch", "stopped")}
-    for alarmed, stopped in ((0, ""), (7, "alarm")):
-        earlier["counts"][1] = alarmed
-        io.write_archive(tmp_path / "earlier", earlier, arrays, form=FORM, version=FORM_VERSION)
-        again = Agent.load(tmp_path / "earlier")
-        assert (again.stop_reason, again.noise_evidence) == (stopped, 1.0)
-    again.resume()
-    again.update(again.decide(X), reward=-9.0, cost=-9.0)
-    assert again.stop_reason == "noise_broken"
-    again.resume()
-    again.update(X, waiting.action, -9.0, -9.0, round=waiting.round)
-    assert again.noise_evidence == 1.0
-
-
 def test_a_policy_without_a_radius_gathers_no_evidence_about_the_noise():
     plain = make_policy("hp_ucb")._replace(name="mine", options={})
     agent = noisy_agent(0.9, policy=plain)
@@ -399,21 +377,3 @@ def test_each_rule_begins_anew_what_it_watches_and_nothing_else(watch):
     assert (watch.due, watch.tails_from) == ("noise_broken", 0)
     watch.resumed("noise_broken", 5)
     assert (watch.due, watch.tails_from) == ("", 5)
-
-
-def test_under_version_1_a_round_counts_when_it_is_learned_from_or_lost(watch):
-    """Not where more was applied than advised, where nothing was promised, and where no setting was certified."""
-
-    def told(applied, baseline_cost=0.0):
-        return normalise(watch.rules, Outcome(applied, 0.1, 0.6, baseline_cost), np.array(X))
-
-    silent = [(promised(), told(1.0)), (promised(watched=False), told(0.5)), (promised(), told(0.0, 9.0))]
-    for turn, sample in silent:
-        watch.learned(turn, sample)
-    watch.lost(promised(watched=False))
-    assert watch.evidence == 1.0
-    watch.lost(promised())
-    assert watch.evidence < 1.0
-    for number in range(1, 6):
-        watch.learned(promised(number), told(0.5))
-    assert watch.crossed

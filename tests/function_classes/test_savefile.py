@@ -55,21 +55,6 @@ def test_what_is_loaded_goes_on_as_what_was_saved(class_, tmp_path):
         assert all(np.array_equal(here, there) for here, there in zip(*ranges, strict=True))
 
 
-@pytest.mark.parametrize("class_", [MADE["finite"], MADE["finite-paper"]], ids=["mixture", "paper"])
-def test_a_finite_state_without_the_sum_of_weights_opens_and_goes_on(class_):
-    """Files from before it was kept: the number of rounds stands for it, in the allowance for rounding alone."""
-    contexts, outcomes, weights = rounds_of(count=24)
-    state = learned(class_, contexts, outcomes, weights)
-    arrays = {name: np.array(value) for name, value in class_.pack(state).items() if name != "weight_sum"}
-    ranges = []
-    for each in (state, class_.unpack(arrays)):
-        view = class_.look(each, contexts[0])
-        after = class_.update(each, view, Outcomes(tuple(outcomes[:, 0]), np.float64(1.0)))
-        found = class_.bounds(class_.look(after, contexts[1]), 0, noise=0.3, spec=make_spec())
-        ranges.append([float(value) for value in found[:3]])
-    assert ranges[0] == pytest.approx(ranges[1], abs=1e-12)
-
-
 @pytest.mark.parametrize("class_", MADE.values(), ids=MADE)
 def test_weight_0_leaves_the_range_as_it_was(class_):
     contexts, outcomes, _ = rounds_of(count=10)

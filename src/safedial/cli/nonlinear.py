@@ -38,8 +38,7 @@ def make_world(text: str, dim: int | None, noise: str, shape: Shape, linear: dic
     """A world by its name, which may bring fields: `name,field=value`. Only the linear world accepts the options in
     `linear`.
     """
-    first, colon, rest = text.partition(":")  # as earlier versions wrote it
-    fields = read_named(f"{first},{rest}" if colon and first in WORLDS else text, "--world")
+    fields = read_named(text, "--world")
     name = fields.pop("name")
     if ":" not in name:
         require(name in WORLDS, "--world", name, "must be one of " + ", ".join(WORLDS), "or your own, module:factory")

@@ -80,17 +80,17 @@ def sure_top(count: int, risk: float, confidence: float) -> int:
     return int(holds.sum())
 
 
-def p_value(earlier: Array, score: float, *, tie: float = TIE, unbounded: int = 0) -> float:
+def p_value(earlier: Array, score: float, *, unbounded: int = 0) -> float:
     """(1 + how many of the sorted `earlier` scores are ≥ this one)/(1 + how many there are); as many as `unbounded`
     are added to both, whose scores may be as large as any.
 
     If all are exchangeable, it is uniform or larger, and independent of the p-values of the earlier ones. Scores within
-    `tie` of the largest one's size count as tied, which makes it larger.
+    `TIE` of the largest one's size count as tied, which makes it larger.
 
     >>> p_value(np.array([0.1, 0.4, 0.9]), 0.5), p_value(np.array([0.3]), 0.1 + 0.2)
     (0.5, 1.0)
     """
-    room = tie * max(abs(score), abs(earlier[0]), abs(earlier[-1])) if earlier.size else 0.0
+    room = TIE * max(abs(score), abs(earlier[0]), abs(earlier[-1])) if earlier.size else 0.0
     above = earlier.size - int(np.searchsorted(earlier, score - room, side="left"))
     return (1.0 + unbounded + above) / (1.0 + unbounded + earlier.size)
 

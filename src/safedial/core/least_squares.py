@@ -59,7 +59,7 @@ class Fitted(NamedTuple):
 
     `direction` is u, `beyond` is c; `log_det` and `least` (ln det(I + G/λ) and g_min) are for the anytime bound. `root`
     is √h(x): the context and what is said about it are divided by it (`core.student`); `other` is the prediction of
-    another policy that must allow the dose too; `before_rules_4` is for agents and studies that are older.
+    another policy that must allow the dose too.
     """
 
     reward: Any
@@ -77,7 +77,6 @@ class Fitted(NamedTuple):
     context: Any = None
     root: Any = 1.0
     other: Any = None
-    before_rules_4: bool = False
 
 
 def init(dim: int, *, batch: tuple[int, ...] = ()) -> Fit:

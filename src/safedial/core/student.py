@@ -49,7 +49,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from safedial.core.earlier_tangent import Region, earlier_factor
 from safedial.core.least_squares import Fitted
 from safedial.core.namespace import FLOATS, namespace, normal_quantile
 from safedial.core.tolerance_factor import CAUTION, tolerance_factor
@@ -71,6 +70,15 @@ class Evidence(NamedTuple):
     rounds: Any
     log_det: Any
     shrinkage: Any
+
+
+class Region(NamedTuple):
+    """A, c, K and a."""
+
+    size: Any
+    share: Any
+    total: Any
+    shape: float
 
 
 class Mixture(NamedTuple):
@@ -111,9 +119,7 @@ def cost_upper(seen: Fitted, promise: str, risk: Any, failure: Any = None, *, mi
         shrinkage = chosen.ridge / (chosen.ridge + seen.least) * (1.0 + CAUTION)
         most = namespace(shrinkage).minimum(shrinkage, 1.0 - CAUTION)
         evidence = Evidence(seen.rounds, seen.log_det, most)
-        factor = anytime_factor(
-            evidence, seen.width, risk, failure, shape=chosen.shape, before_rules_4=seen.before_rules_4
-        )
+        factor = anytime_factor(evidence, seen.width, risk, failure, shape=chosen.shape)
     # Costs without any scatter are not Gaussian: they tell nothing of the noise.
     if isinstance(seen.ready, bool):
         over = seen.spread * float(factor)
@@ -182,10 +188,8 @@ def chance_above(seen: Fitted, outcome: float) -> float:
     return max(float(t_survival(seen.degrees, size)), 1e-300)
 
 
-def anytime_factor(
-    seen: Evidence, width: Any, risk: Any, failure: Any, *, shape: float, before_rules_4: bool = False
-) -> Any:
-    """F: the anytime bound is ⟨x,μ̂⟩ + √RSS·F; ∞ while σ has no upper bound. `before_rules_4`: as it was, for floats.
+def anytime_factor(seen: Evidence, width: Any, risk: Any, failure: Any, *, shape: float) -> Any:
+    """F: the anytime bound is ⟨x,μ̂⟩ + √RSS·F; ∞ while σ has no upper bound.
 
     >>> f"{anytime_factor(Evidence(100.0, 10.0, 0.1), 0.2, 0.05, 0.01, shape=10.0):.5f}"
     '0.31301'
@@ -195,8 +199,6 @@ def anytime_factor(
     room = 0.5 * seen.log_det - shape * math.log(shape) - _log_gamma(size) + math.lgamma(shape) - xp.log(failure)
     total = room + shape + 1e-13 * (size * xp.log(size) + 1.0)  # more than the rounding of these sums
     noise = -normal_quantile(risk) / math.sqrt(2.0)
-    if before_rules_4:
-        return earlier_factor(Region(size, share, total, shape), noise, width) * (1.0 + CAUTION)
     low = xp.maximum(share * size, shape)
     bounded = (size / low - 1.0) * (low - shape) > size * xp.log(low) - low + total
     if not (bounded if xp is FLOATS else np.any(bounded)):

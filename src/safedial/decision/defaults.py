@@ -1,6 +1,6 @@
 """The options of a new agent or study that its user leaves open, by rule.
 
-Since version 4 of the rules, a certified `hp_probe` that is named without these options has
+A certified `hp_probe` that is named without these options has
 
 | left open | by rule | why |
 |---|---|---|

@@ -13,7 +13,7 @@ from safedial.core.estimate import sample_weight
 from safedial.core.margin import round_risk, tail_factor
 from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
-from safedial.decision.rules import RULES, Rules
+from safedial.decision.rules import Rules
 from safedial.decision.units import real, reals
 from safedial.errors import InvalidInput, refusal, require
 
@@ -195,25 +195,24 @@ def _known(name: str, value: Any) -> float:
     return number
 
 
-def counted(spec: SafetySpec, sample: Sample, round: float, *, rules_version: int = RULES) -> tuple[bool, float] | None:
+def counted(spec: SafetySpec, sample: Sample, round: float) -> tuple[bool, float] | None:
     """(violated, allowed risk) for the monitor, or None if the round was not certified and so proves nothing."""
-    risk = allowed_risk(spec, sample.baseline_cost, round, rules_version=rules_version)
+    risk = allowed_risk(spec, sample.baseline_cost, round)
     return None if risk is None else (sample.measured > counted_from(spec, round), risk)
 
 
-def allowed_risk(spec: SafetySpec, baseline_cost: float, round: float, *, rules_version: int = RULES) -> float | None:
+def allowed_risk(spec: SafetySpec, baseline_cost: float, round: float) -> float | None:
     """The allowed chance that a certified round exceeds `counted_from`; None if no setting was certified.
 
     If τ limits the true cost and the sensor errs, a measured cost above τ + qσ counts: it needs a true violation
-    (probability ≤ δ_t) or a sensor error above qσ (also ≤ δ_t), so the allowed risk doubles. (Version 1, which old logs
-    keep, cut it at 0.5, which is not a bound for δ above 0.25.)
+    (probability ≤ δ_t) or a sensor error above qσ (also ≤ δ_t), so the allowed risk doubles.
     """
     risk = float(round_risk(spec, round))
     sensor_margin = tail_factor(spec, round) * spec.cost_sensor_noise if spec.sensors_err else 0.0
     room = spec.threshold - baseline_cost
     if spec.threshold_on == "measured" or sensor_margin == 0.0:
         return risk if room >= sensor_margin else None
-    return min(2.0 * risk, 1.0 if rules_version > 1 else 0.5) if room >= 0.0 else None
+    return min(2.0 * risk, 1.0) if room >= 0.0 else None
 
 
 def counted_from(spec: SafetySpec, round: float) -> float:

@@ -82,8 +82,8 @@ def _heights(scale: Any, dim: int, bound: float) -> list[float]:
 
 
 def _check_values(fields: Mapping[str, Any], name: str, now: list[float]) -> None:
-    """Refuse a different function of the same name. (Early files hold no values to compare.)"""
-    then = fields.get("own", {}).get(name, now)
+    """Refuse a different function of the same name."""
+    then = fields["own"][name]
     off = max(abs(here - there) / (1.0 + abs(there)) for here, there in zip(now, then, strict=True))
     require(
         off <= NEAR, name, off, "is the distance of this function from the saved one, which must be the same function"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,15 +49,15 @@ class Round(NamedTuple):
     """A decided round that waits for its outcome.
 
     `place` is its place in the learner; `watched` says whether the monitor counts it. A save file keeps the first five
-    fields (early files keep two). A study also keeps the context, its norm, the time of the decision and, from version
-    2 on, the first hexadecimal digits of its event's hash (`tag`).
+    fields. A study also keeps the context, its norm, the time of the decision and the first hexadecimal digits of its
+    event's hash (`tag`).
     """
 
     number: int
     place: Any
-    action: float = math.inf
-    baseline_cost: float = 0.0
-    watched: bool = False
+    action: float
+    baseline_cost: float
+    watched: bool
     context: Any = None
     norm: float = 0.0
     at: int = 0

@@ -21,20 +21,6 @@ from safedial.errors import InvalidInput, require, require_fields
 from safedial.function_classes import FunctionClass
 from safedial.policies import Policy, make_policy
 
-RULES = 7
-"""The version of the guard, of learning from outcomes and of the defaults. A study keeps the version it started with; a
-log whose first event states none has version 1. Since version 3 a corrected reward or cost changes what its round
-taught and counted (study/corrections.py); before, the log was replayed. Since version 4 the anytime bound of hp_student
-is the least that its proof allows (core/student.py), and the options that a certified policy's user leaves open follow
-a rule (decision/defaults.py); before, they were those of simulations. Since version 5 throttled outcomes are evidence
-for HP-Conformal and HP-Student too, as they are for HP-Shield since version 4, and an amendment takes over the outcomes
-above the threshold that the stop rule counts. Since version 6 the evidence of HP-Conformal, HP-Shield and HP-Student
-waits for no open outcome, HP-Conformal counts each outcome that is not known as the mildest it may be, an excess that
-they leave out or lose is unwatched, and a correction that takes back an excess is counted if only the excess at the
-advice goes (study/samples.py), and if its round is then declared void; `max_void` counts on where expired rounds from
-before a resume are reported. Since version 7 promise, learning and evidence go on through an amendment of what is only
-shown or only stops a study (study/amendment.py)."""
-
 
 class RuleFields(NamedTuple):
     """The fields of `Rules`."""
@@ -49,7 +35,6 @@ class RuleFields(NamedTuple):
     start_action: float | None
     is_identity: bool
     """Whether settings are intensities: a plain dial and the identity curve."""
-    version: int = RULES
     baseline_range: tuple[float, float] = (-math.inf, math.inf)
     """The range for a stated baseline cost."""
     learner: Any = None
@@ -87,7 +72,7 @@ class Rules(RuleFields):
         """Which options are those of the rule for new agents and studies, in words."""
         from safedial.decision.defaults import by_rule
 
-        if self.version < 4 or not PROMISES[self.spec.promise].from_constants:
+        if not PROMISES[self.spec.promise].from_constants:
             return ""
         policy, spec = by_rule(None, replace(self.spec, ridge=None), self.dim)
         same = {name: value for name, value in policy.options.items() if value == self.policy.options[name]}
@@ -105,7 +90,7 @@ class Rules(RuleFields):
         return promise.statement.format(event=event, threshold=spec.threshold, risk=spec.promised_risk)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON. The user's own functions appear only by name; the version is not included."""
+        """Plain values, for JSON. The user's own functions appear only by name."""
         return {
             "dim": self.dim,
             **write_parts({name: getattr(self, name) for name in PARTS}),
@@ -115,14 +100,14 @@ class Rules(RuleFields):
         }
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any], *, version: int = RULES) -> Rules:
+    def from_dict(cls, fields: Mapping[str, Any]) -> Rules:
         """The inverse of `to_dict`, with checks. A part may also be an object; without `dim` the features give it."""
         from safedial.decision.validation import make_rules
 
         parts = read_parts({name: part for name, part in fields.items() if name != "policy"})
         dim = fields.get("dim", parts["features"].dim if "features" in parts else None)
         rest = {name: fields.get(name) for name in ("policy", "start_action", "fallback_action", "baseline_range")}
-        return make_rules(dim=dim, **parts, **rest, version=version)
+        return make_rules(dim=dim, **parts, **rest)
 
 
 def named_policy(fields: Mapping[str, Any]) -> Policy:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
@@ -24,10 +23,10 @@ from safedial.decision.learners.kinds import kind_of, split_rules
 from safedial.decision.learners.protocol import Learner
 from safedial.decision.own_functions import longest_context
 from safedial.decision.rounds import Asked
-from safedial.decision.rules import RULES, Rules, named_policy
+from safedial.decision.rules import Rules
 from safedial.decision.units import Dial, Features, as_vector, real
 from safedial.errors import InvalidInput, refusal, require
-from safedial.policies import Policy, as_policy, check_proved, default_policy
+from safedial.policies import Policy, check_proved
 
 Result = TypeVar("Result")
 Vector = NDArray[np.float64]
@@ -44,13 +43,8 @@ def make_rules(
     start_action: Any = None,
     fallback_action: Any = None,
     baseline_range: Any = None,
-    version: int = RULES,
 ) -> Rules:
-    """The rules of an agent or a study, checked.
-
-    `version` is the version of the rules. Under version 1 a policy without a proof is only warned about, because it was
-    recorded before it was refused.
-    """
+    """The rules of an agent or a study, checked."""
     whole = isinstance(dim, (int, np.integer)) and not isinstance(dim, bool) and dim >= 1
     way_out = "give dim, the number of values in a context, or features, which tell it"
     require(whole, "dim", dim, "must be a whole number >= 1", way_out)
@@ -65,13 +59,11 @@ def make_rules(
     if features is not None:
         require(features.dim == dim, "dim", dim, f"must equal the features' dimension, {features.dim}")
     curves = as_dose(dose)
-    rule, spec = by_rule(policy, spec, int(dim)) if version > 3 else (_as_named(policy, spec), spec)
-    learner = _learner_of(rule, spec, int(dim), version)
+    rule, spec = by_rule(policy, spec, int(dim))
+    learner = _learner_of(rule, spec, int(dim))
     is_identity = dial_.is_plain and curves.cost.name == "identity"
-    between = _baseline_range(baseline_range, version)
-    rules = Rules(
-        spec, rule, curves, dial_, int(dim), dial_.low, features, None, is_identity, version, between, learner
-    )
+    between = _baseline_range(baseline_range)
+    rules = Rules(spec, rule, curves, dial_, int(dim), dial_.low, features, None, is_identity, between, learner)
     rules = learner.started(split_rules(rules), start_action)
     given = rules.fallback_action if fallback_action is None else fallback_action
     return rules._replace(fallback_action=_fallback(dial_, given))
@@ -217,14 +209,7 @@ def in_row(row: int, check: Callable[..., Result], *arguments: Any) -> Result:
         raise InvalidInput(f"row {row}: {error}", error.code) from error
 
 
-def _as_named(policy: Any, spec: SafetySpec) -> Policy:
-    """The policy with its own defaults, as before version 4."""
-    if isinstance(policy, Mapping):
-        return named_policy(policy)
-    return default_policy(spec) if policy is None else as_policy(policy)
-
-
-def _learner_of(rule: Policy, spec: SafetySpec, dim: int, version: int) -> type[Learner]:
+def _learner_of(rule: Policy, spec: SafetySpec, dim: int) -> type[Learner]:
     """The class of a policy's learner, if they can run online under the spec."""
     require(not rule.knows_truth, "policy", rule.name, "knows the truth and cannot run online", "simulate it instead")
     learner = kind_of(rule, spec)
@@ -245,16 +230,7 @@ def _learner_of(rule: Policy, spec: SafetySpec, dim: int, version: int) -> type[
     check_dim(rule.options.get("radius"), dim)
     check_scale(rule.options.get("radius"), spec)
     learner.check(rule, spec)
-    try:
-        check_proved(rule, spec)
-    except InvalidInput as error:
-        if version > 1:
-            raise
-        warnings.warn(
-            f"{error}; it was saved by a version that did not check this, and continues unchanged",
-            UserWarning,
-            stacklevel=6,
-        )
+    check_proved(rule, spec)
     return learner
 
 
@@ -271,10 +247,10 @@ def read_baseline(rules: Rules, baseline_cost: Any) -> float:
     return value
 
 
-def _baseline_range(given: Any, version: int) -> tuple[float, float]:
-    """(low, high). By default, from version 2 on, a baseline cost must not be negative."""
+def _baseline_range(given: Any) -> tuple[float, float]:
+    """(low, high). By default a baseline cost must not be negative."""
     if given is None:
-        return (0.0 if version > 1 else -math.inf, math.inf)
+        return (0.0, math.inf)
     proper = isinstance(given, (list, tuple)) and len(given) == 2
     require(proper, "baseline_range", given, "must be two numbers, low and high", "use None for an open end")
     ends = (-math.inf if given[0] is None else given[0], math.inf if given[1] is None else given[1])

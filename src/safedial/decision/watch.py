@@ -7,9 +7,6 @@ they hide nothing that was reported. A round without a dose does not count. If m
 that the advised setting would have had counts (`cost_at_advice`). A throttled round counts if its cost exceeds the
 threshold in spite of the throttle. A resume starts a new product over the rounds decided after it: rounds that are open
 at a resume may be open because of their outcomes.
-
-In version 1 of the rules a study watched its rounds in the order of learning, so one open outcome stopped the watch
-(`learned`, `lost`).
 """
 
 from __future__ import annotations
@@ -20,9 +17,8 @@ from typing import Any
 import numpy as np
 
 from safedial.core import monitor, tails
-from safedial.core.margin import round_risk
 from safedial.decision.learners.protocol import Learner
-from safedial.decision.outcome import Sample, allowed_risk, cost_at_advice, counted, counted_from
+from safedial.decision.outcome import Sample, allowed_risk, cost_at_advice, counted_from
 from safedial.decision.rounds import Round, Vector
 from safedial.decision.rules import Rules
 
@@ -157,11 +153,10 @@ class Watch:
         return None if unclear and not over else over
 
     def _hides(self, round_: Round, sample: Sample) -> bool:
-        """Whether an excess leaves the evidence, or may do so, where a learner that watches itself drops its round
-        (version 6). It is not bet on: of the rounds that are left out, those that exceed are a selection.
+        """Whether an excess leaves the evidence, or may do so, where a learner that watches itself drops its round.
+        It is not bet on: of the rounds that are left out, those that exceed are a selection.
         """
-        hidden = sample.unknown or self.learner.exceeds(self.rules, sample, round_.action)
-        return hidden and self.rules.version > 5
+        return sample.unknown or self.learner.exceeds(self.rules, sample, round_.action)
 
     def count(self, round_: Round, sample: Sample) -> None:
         """Count an outcome of a learner that watches itself, for display: violations are not its evidence."""
@@ -208,26 +203,9 @@ class Watch:
         elif rule == "too_many_unwatched":
             self.new_unwatched, self.new_watched, self.unwatched_from = 0, 0, rounds
 
-    def learned(self, round_: Round, sample: Sample) -> None:
-        """Version 1: count a round when it is learned from."""
-        if sample.weight > 0.0:
-            self.tails = tails.expect(self.tails)
-            self._observe(self.learner.parts(self.rules, sample), round_.context, round_.norm, rounding=0.0)
-        if round_.watched and sample.applied <= round_.action:
-            seen = counted(self.rules.spec, sample, float(round_.number), rules_version=1)
-            if seen:
-                self.monitor = monitor.update(self.monitor, *seen)
-                self.crossed = self.crossed or (seen[0] and bool(monitor.alarm(self.monitor, self.level)))
-
-    def lost(self, round_: Round) -> None:
-        """Version 1: count a lost round as kept when the learner passes it."""
-        if round_.watched:
-            risk = float(round_risk(self.rules.spec, float(round_.number)))
-            self.monitor = monitor.update(self.monitor, False, risk)
-
-    def _observe(self, parts: list[Any], context: Vector, norm: float, *, rounding: float = 1.0) -> list[float]:
+    def _observe(self, parts: list[Any], context: Vector, norm: float) -> list[float]:
         """Compare the residuals of an outcome's parts (`Learner.parts`) with the stated noise. An estimate raised by
-        rounding is not noise; version 1 counted it as noise (`rounding` 0). Returns what was added to `tails`.
+        rounding is not noise. Returns what was added to `tails`.
         """
         found = list(self.tails)
         for place, (rules, learner, part) in enumerate(parts, start=1):
@@ -237,7 +215,7 @@ class Watch:
             reward, reward_slack, cost, cost_slack, raised = seen
             if place == 1:
                 found[0] = tails.observe(found[0], reward, reward_slack, rules.spec.reward_noise)
-            found[place] = tails.observe(found[place], cost, cost_slack + rounding * raised, rules.spec.cost_noise)
+            found[place] = tails.observe(found[place], cost, cost_slack + raised, rules.spec.cost_noise)
         added = [new - old for new, old in zip(found, self.tails, strict=True)]
         self.tails = found
         self.noisy = self.noisy or self._is_noisy()

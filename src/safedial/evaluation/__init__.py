@@ -90,7 +90,7 @@ def evaluate(
         live = rounds.study.rules
         parts = {name: getattr(live, name) if part is None else part for name, part in given.items()}
         actions = {name: getattr(live, name) if each is None else each for name, each in actions.items()}
-        parts |= {"version": live.version, "baseline_range": live.baseline_range}
+        parts |= {"baseline_range": live.baseline_range}
     made = [_rules(each, file, rounds, parts, actions) for each in named or [None]]
     results = []
     for rules in made:
@@ -146,9 +146,9 @@ def _rules(given: Any, file: SpecFile | None, rounds: Rounds, parts: dict[str, A
     try:
         held = _spec_for(policy, spec)
         named = given if given is None or isinstance(given, (str, Mapping)) else policy  # open options are by rule
-        own = live is not None and file is None and live.version > 3
-        if named is not policy and (own or rounds.exported):
-            held = _left_open(held, dim, live.policy.name if own and live is not None else None)
+        ran = live.policy.name if live is not None and file is None else None
+        if named is not policy and (ran is not None or rounds.exported):
+            held = _left_open(held, dim, ran)
         return make_rules(dim=dim, spec=held, policy=named, **parts, **_started(policy, actions))
     except InvalidInput as error:
         raise InvalidInput(f"policy {policy.name}: {error}", error.code) from error

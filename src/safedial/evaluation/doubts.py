@@ -82,8 +82,7 @@ def doubts(policy: str, outcomes: Outcomes, played: Played, scores: Scores) -> l
         "decisions between an outcome and its correction may differ from those of the study.")  # fmt: skip
     add("options of the study", moved.sum() if rounds.exported and outcomes.rules.policy.name in OPEN else 0, "have "
         "another advice than the study's. An export as .csv has neither its options nor the times of its outcomes: if "
-        "this is its own policy, evaluate the study or its export as .jsonl, or state what you left open (a study "
-        "under rules before version 4: radius = \"mixture\", and ridge = 1 unless it stated one).")  # fmt: skip
+        "this is its own policy, evaluate the study or its export as .jsonl, or state what you left open.")  # fmt: skip
     add(
         "amendments",
         0 if rounds.study and outcomes.rules is rounds.study.rules else rounds.amended,

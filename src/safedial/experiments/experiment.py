@@ -98,7 +98,7 @@ def cells(row: dict[str, Any], forms: Sequence[str]) -> list[str]:
 
 
 def cell_or_dash(row: dict[str, Any], name: str, form: str) -> str:
-    """One cell of a table's line; a dash where a file, or an older one, has nothing."""
+    """One cell of a table's line; a dash where a file has nothing."""
     value = row.get(name, "")
     return "–" if value == "" else format(value, form)
 

@@ -242,6 +242,6 @@ def _pack(state: State) -> dict[str, Any]:
 
 
 def _unpack(arrays: dict[str, Any]) -> State:
-    """The state from `_pack`. Older files lack Σ ω; there each weight counts as 1."""
+    """The state from `_pack`."""
     rounds = {name: list(arrays[name]) for name in ("contexts", "weights")}
-    return State(**{"weight_sum": np.array(arrays["informative_rounds"]), **arrays, **rounds})
+    return State(**{**arrays, **rounds})

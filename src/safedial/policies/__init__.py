@@ -117,7 +117,7 @@ def as_policy(policy: str | Policy) -> Policy:
 
 
 def check_proved(policy: Policy, spec: SafetySpec) -> None:
-    """Refuse a spec for which a policy's promise has no proof. Files recorded before this check skip it."""
+    """Refuse a spec for which a policy's promise has no proof."""
     if policy.check is not None:
         policy.check(spec)
 

@@ -35,13 +35,10 @@ def save(run: Simulation, path: str | os.PathLike[str]) -> None:
 def read(path: str | os.PathLike[str], given: dict[str, Any]) -> dict[str, Any]:
     """The fields of the simulation; `given` are parts of the user's own, which the file does not hold."""
     header, arrays = read_archive(path, form=FORM, version=FORM_VERSION)
-    header.setdefault("stated", None)
     parts = {name: given.get(name) for name in PARTS}
-    policy = header["policy"]
-    name = policy.pop("name")
     known = parts["policy"]
     require(known is None or isinstance(known, Policy), "policy", known, "must be a policy")
-    parts["policy"] = saved_policy(name, policy, known)
+    parts["policy"] = saved_policy(header["policy"], known)
     for key in ("world", "spec", "dose", "stated"):
         if header[key] is None and parts[key] is None:
             continue

@@ -41,7 +41,7 @@ def fixed_terms(rules: Rules) -> tuple[dict[str, Any], list[str]]:
     """(the rules, the assumptions) as all certificates under these rules state them."""
     written = rules.to_dict()
     shown = {"policy": written["policy"], "spec": shown_spec(rules.policy, written["spec"])}
-    shown |= {"policy_reason": rules.policy_reason} if rules.version > 2 else {}
+    shown |= {"policy_reason": rules.policy_reason}
     shown |= {name: written[name] for name in ("dim", "dose", "dial", "features")}
     return shown, rules.learner.fixed_assumptions(rules)
 

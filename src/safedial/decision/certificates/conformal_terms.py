@@ -31,7 +31,7 @@ def assumptions(decision: Decision) -> list[str]:
     shared = [
         exact_curves(rules),
         "sensors measure without error; any stated baseline cost is exact",
-        overrides(rules, ", is above zero,"),
+        overrides(", is above zero,"),
     ]
     if decision.prediction.start:
         return _learned_start(decision, shared)

@@ -40,7 +40,7 @@ def assumptions(rules: Rules) -> list[str]:
         f"{stated}every context has norm at most L = {spec.context_bound:g} (checked)",
         *([] if class_.binary else noise),
         exact_curves(rules),
-        overrides(rules),
+        overrides(),
         REPORTED,
         *([] if class_.binary else noise_assumptions(spec)),
         f"ridge = {spec.ridge:g}, the classes, the margin and the policy were fixed before the first round",

@@ -34,7 +34,7 @@ def assumptions(rules: Rules) -> list[str]:
         "(cost), given all earlier rounds, the context and the action",
         exact_curves(rules),
         "any stated baseline cost is exact",
-        overrides(rules),
+        overrides(),
         REPORTED,
         *noise_assumptions(spec),
         f"ridge = {spec.ridge:g}, the radius, the margin and the policy were fixed before the first round",

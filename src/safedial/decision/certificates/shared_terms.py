@@ -27,16 +27,16 @@ def exact_curves(rules: Rules) -> str:
     )
 
 
-def overrides(rules: Rules, above: str = "") -> str:
+def overrides(above: str = "") -> str:
     """What is assumed about the applied action; `above` adds a condition."""
     words = f"the applied action is at most the advised one{above} and uses nothing about this round's outcome beyond "
     void = "; a dose of 0 counts as void unless somebody vouches that its reason is unrelated to the outcome"
-    return f"{words}the context{void if rules.version > 1 else ''}"
+    return f"{words}the context{void}"
 
 
 def fixed_assumptions(rules: Rules, own: list[str]) -> list[str]:
     """A learner's own assumptions, and those that every learner shares."""
-    return [*own, exact_curves(rules), overrides(rules), REPORTED]
+    return [*own, exact_curves(rules), overrides(), REPORTED]
 
 
 def start_assumptions(decision: Decision, shared: list[str]) -> list[str] | None:

@@ -9,9 +9,6 @@ all bets fall with p, so the evidence stays below what all true scores would giv
 So bets do not wait: behind an open round they go on from a copy, and are repeated when its outcome comes. Each round is
 bet on under the predictors in force when it is older than `lag`, whatever is late: a refit, and `PATIENCE` rounds, end
 that, and a round that is still open by then is never ranked. Its outcome then counts only in later ranks.
-
-Before version 6 of the rules bets waited at an open round for the next refit, which then left it out. So they were not
-valid where outcomes are missing because of what they were.
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core import exchangeability
-from safedial.core.conformal import TIE, p_value
+from safedial.core.conformal import p_value
 from safedial.policies.conformal.frozen import score
 from safedial.policies.conformal.memory import Rounds
 
@@ -44,8 +41,7 @@ class Ranked(NamedTuple):
 class ConformalBets:
     """`next` is the first round whose bet may still change; `throttled` has the least C/g of throttled rounds."""
 
-    def __init__(self, version: int) -> None:
-        self.version, self.tie = version, TIE if version > 1 else 0.0
+    def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
@@ -54,44 +50,33 @@ class ConformalBets:
         self._end = 0
 
     @property
-    def waits(self) -> bool:
-        """Whether bets wait at an open round until the next refit."""
-        return self.version < 6
-
-    @property
     def evidence(self) -> float:
-        return float(exchangeability.evidence((self._ranked if self.waits else self._ahead).capital))
-
-    def first_open(self, rounds: Rounds) -> int:
-        """The first round that a throttled outcome may still be told of."""
-        return max(self.next, rounds.fitted) if self.waits else self.next
+        return float(exchangeability.evidence(self._ahead.capital))
 
     def refit(self, rounds: Rounds) -> None:
         """Refit the predictors, and rank the earlier rounds under them."""
         self._settle(rounds, last=rounds.count - rounds.setup.lag, wait=False)
         rounds.refit()
         self.throttled = {number: least for number, least in self.throttled.items() if number >= rounds.dropped}
-        if not self.waits:
-            self.next = max(self.next or rounds.fitted, rounds.dropped)
+        self.next = max(self.next or rounds.fitted, rounds.dropped)
         self.sort(rounds)
 
     def told(self, rounds: Rounds, place: int) -> None:
         """The outcome of a round is known now, or the round was left out."""
         if rounds.frozen is None:
             return
-        if place < self.next and not self.waits:
+        if place < self.next:
             self.sort(rounds)
             return
-        before, lag = self.next, 0 if self.waits else rounds.setup.lag
-        self._settle(rounds, last=rounds.count - lag, wait=True)
-        if not self.waits:
-            self._look_ahead(rounds, anew=self.next > before or place < self._end)
+        before = self.next
+        self._settle(rounds, last=rounds.count - rounds.setup.lag, wait=True)
+        self._look_ahead(rounds, anew=self.next > before or place < self._end)
 
     def restart(self, rounds: Rounds) -> None:
         """Begin the evidence anew, with the next decision."""
         rounds.capital, rounds.alarmed = exchangeability.init(), False
         self._ranked = self._ranked._replace(capital=rounds.capital)
-        if rounds.frozen and not self.waits:
+        if rounds.frozen:
             self.next = rounds.count
             self.sort(rounds)
 
@@ -99,11 +84,8 @@ class ConformalBets:
         """Place the bets that no later outcome changes."""
         if rounds.frozen is None:
             return
-        if self.waits:
-            self.next = max(self.next, rounds.fitted)
-        passed = -1 if self.waits else last - PATIENCE
         while self.next < last:
-            if wait and self.next >= passed and self._cost(rounds, self.next) == math.inf:
+            if wait and self.next >= last - PATIENCE and self._cost(rounds, self.next) == math.inf:
                 return
             self._ranked = self._bet(rounds, self._ranked, self.next)
             rounds.capital = self._ranked.capital
@@ -130,7 +112,7 @@ class ConformalBets:
     def _bet(self, rounds: Rounds, ranked: Ranked, place: int) -> Ranked:
         """Rank the score of a round among its group's earlier ones, and bet."""
         cost, frozen, throttled = self._cost(rounds, place), rounds.frozen, place in self.throttled
-        if cost is None or frozen is None or (self.waits and cost == math.inf):
+        if cost is None or frozen is None:
             return ranked
         context = rounds.context[place - rounds.dropped]
         row = context[None, :]
@@ -139,7 +121,7 @@ class ConformalBets:
         new = score(np.array([cost]), frozen.cost(row), frozen.scale(row))[0]
         capital, scores = ranked.capital, ranked.scores
         if np.isfinite(new) or cost == math.inf:
-            chance = 1.0 if cost == math.inf else p_value(before, new, tie=self.tie, unbounded=unbounded)
+            chance = 1.0 if cost == math.inf else p_value(before, new, unbounded=unbounded)
             capital = exchangeability.update(capital, chance)
             rounds.alarmed = rounds.alarmed or bool(exchangeability.alarm(capital))
         hidden = throttled or cost == math.inf
@@ -153,21 +135,15 @@ class ConformalBets:
         if frozen is None:
             self._ranked = self._ahead = Ranked(rounds.capital, {}, {})
             return
-        numbers = np.arange(rounds.dropped, max(self.next, rounds.fitted) if self.waits else self.next)
-        numbers = numbers[rounds.calibrates(numbers)]
-        if not self.waits:
-            numbers = numbers[~np.isin(numbers, list(rounds.left))]
+        numbers = np.arange(rounds.dropped, self.next)
+        numbers = numbers[rounds.calibrates(numbers) & ~np.isin(numbers, list(rounds.left))]
         places = numbers - rounds.dropped
         rows, cost = rounds.context[places], rounds.cost[places]
         hidden = ~np.isfinite(cost)
-        if self.waits:
-            known = (places >= rounds.known.size) | rounds.known[np.minimum(places, rounds.known.size - 1)]
-            cost, hidden = np.where(known, cost, np.inf), np.isin(numbers, list(self.throttled))
         scores = score(cost, frozen.cost(rows), frozen.scale(rows))
         codes = rounds.code(rows, frozen.reward(rows))
         known = np.isfinite(scores)
         kept = {int(code): np.sort(scores[known & (codes == code)]) for code in np.unique(codes)}
         unbounded = {int(code): int(np.sum(codes[hidden] == code)) for code in np.unique(codes[hidden])}
         self._ranked = self._ahead = Ranked(rounds.capital, kept, unbounded)
-        if not self.waits:
-            self._look_ahead(rounds, anew=True)
+        self._look_ahead(rounds, anew=True)

@@ -54,7 +54,7 @@ class ConformalLearner(Learner):
     def __init__(self, rules: Rules, *, opening: Opening | None = None) -> None:
         self.policy, self.dim, self.ridge, self.opening = rules.policy, rules.dim, rules.spec.ridge, opening
         self.rules = rules
-        self.risk, self.bets = rules.spec.violation_risk, ConformalBets(rules.version)
+        self.risk, self.bets = rules.spec.violation_risk, ConformalBets()
         self.rounds: Rounds = self.policy.init(self.dim, ridge=self.ridge)
         self._guarded = any(self.policy.options.get(name, off) != off for name, off in OFF.items())
         self.samples = self.starts = 0
@@ -77,7 +77,7 @@ class ConformalLearner(Learner):
 
     @classmethod
     def written(cls, prediction: View) -> dict[str, Any]:
-        """Without the guards' values where they are None, as event bodies had it before there were guards."""
+        """Without the guards' values where they are None."""
         silent = {name for name in View._field_defaults if getattr(prediction, name) is None}
         values = {name: value for name, value in prediction._asdict().items() if name not in silent}
         return {**values, "sizes": prediction.sizes.tolist()}
@@ -181,7 +181,7 @@ class ConformalLearner(Learner):
 
     def throttled(self, context: Array, sample: Sample, place: int, advised: float) -> None:
         least = least_quotient(self.rules, sample, advised)
-        if self.rules.version > 4 and least > -math.inf and place >= self.bets.first_open(self.rounds):
+        if least > -math.inf and place >= self.bets.next:
             self.bets.throttled[place] = least
             self.bets.told(self.rounds, place)
 

@@ -30,15 +30,15 @@ ABOVE = 1e-9
 """By how much the reach exceeds the next level, relatively: more than rounding can take away."""
 
 OFF = {"reach": None, "history": "calibrate", "least_dose": None}
-"""The guards switched off: the rules from before there were any."""
+"""The guards switched off."""
 
 
 def started(rules: Rules, start_action: Any) -> Rules:
     """The rules with the policy's start dose and group resolved, the start dose in the dial's units (None: certified),
     and the fallback that follows from it.
 
-    From version 2 of the rules on they also state the guards: `reach`, `history` and, for a dial with levels,
-    `least_dose`; and a smaller probe than a simulation's. What was recorded before states its own.
+    They also state the guards: `reach`, `history` and, for a dial with levels, `least_dose`; and a smaller probe than a
+    simulation's.
     """
     policy, spec, dose, dial = rules.policy, rules.spec, rules.dose, rules.dial
     sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
@@ -47,10 +47,9 @@ def started(rules: Rules, start_action: Any) -> Rules:
     setting = None if start_action is None else real("start_action", start_action)
     if setting is not None:
         options["start_dose"] = declared(options["start_dose"], dose, dial, setting)
-    if rules.version > 1:
-        options = {"reach": _reach(dose, dial), "history": "train", "least_dose": _least(dose, dial), **options}
-        options["probe"] = LEAN_PROBE if isinstance(options["probe"], Unstated) else options["probe"]
-        _check_reach(options["reach"], dose, dial)
+    options = {"reach": _reach(dose, dial), "history": "train", "least_dose": _least(dose, dial), **options}
+    options["probe"] = LEAN_PROBE if isinstance(options["probe"], Unstated) else options["probe"]
+    _check_reach(options["reach"], dose, dial)
     if options["start_dose"] is None:
         _check_certified_start(spec, options)
         fallback = certified_fallback(spec, dose, dial)
@@ -93,16 +92,15 @@ def _declared_setting(options: dict[str, Any], dose: Dose, dial: Dial, setting: 
 def check_levels(rules: Rules) -> None:
     """On a dial with levels a study has a proof only if it gives at least the lowest level."""
     stated, lowest = rules.policy.options.get("least_dose"), rules.dial.lowest_level
-    if rules.version > 1 and lowest is not None:
+    if lowest is not None:
         level = float(rules.dose.cost.effect(rules.dial.action(lowest)))
         rule = f"must be the intensity of the dial's lowest level, {level}"
         require(stated == level, "least_dose", stated, rule, "leave it out")
 
 
 def with_saved(policy: Policy, saved: Mapping[str, Any]) -> Policy:
-    """The policy with the saved guards; one that was not saved was off."""
-    saved = {"probe": saved["probe"], **{name: saved.get(name, off) for name, off in OFF.items()}}
-    return make_policy(policy.name, **{**policy.options, **saved})
+    """The policy with the saved guards and the saved probe."""
+    return make_policy(policy.name, **{**policy.options, **{name: saved[name] for name in ("probe", *OFF)}})
 
 
 def same_option(name: str, given: Mapping[str, Any], saved: Any) -> bool:
@@ -171,7 +169,7 @@ def _least(dose: Dose, dial: Dial) -> float | None:
 
 
 def _warn_where_probes_are_nothing(probe: Any, dose: Dose, dial: Dial) -> None:
-    """Warn that probes below the lowest level give nothing, under rules without a least dose."""
+    """Warn that probes below the lowest level give nothing, where no least dose is set."""
     share = probe if isinstance(probe, (int, float)) else 0.0
     if dial.levels and dial.setting(float(dose.cost.action(share))) == dial.low:
         warnings.warn(

@@ -6,7 +6,6 @@ Your own policy may bring its own learner, a subclass of `Learner` whose constru
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -77,8 +76,7 @@ def make_learner(rules: Rules) -> Learner:
         return ConformalLearner(rules, opening=_opening(rules))
     if kind is LinearLearner:
         spec = rounded_spec(rules.spec)
-        stated = spec.coefficient_bound if rules.version > 1 else math.inf
-        return LinearLearner(dim, ridge, make_radius_state(policy, dim, spec), coefficient_bound=stated)
+        return LinearLearner(dim, ridge, make_radius_state(policy, dim, spec), coefficient_bound=spec.coefficient_bound)
     return kind(rules)
 
 
@@ -108,8 +106,9 @@ def _part(rules: Rules, name: str, spec: SafetySpec) -> Rules:
     return rules._replace(spec=spec, dose=dose, is_identity=is_identity, learner=rules.learner.part_kind)
 
 
-def saved_policy(name: str, options: Mapping[str, Any], given: Policy | None) -> Policy:
-    """The policy of a save file, by name and options; the given one if it or an option is the user's own."""
+def saved_policy(saved: Mapping[str, Any], given: Policy | None) -> Policy:
+    """The policy of a save file, from its written form; the given one if it or an option is the user's own."""
+    name, options = saved["name"], {option: value for option, value in saved.items() if option != "name"}
     if given is None:
         own = [] if name in FACTORIES else ["policy"]
         own += sorted(key for key, value in options.items() if isinstance(value, dict) and "growth" not in value)

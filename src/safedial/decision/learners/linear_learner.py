@@ -315,14 +315,13 @@ class LinearLearner(Learner):
 
     def state(self) -> dict[str, Array]:
         """The arrays to save; `restore` reads them bit for bit."""
-        scalars = np.array([self.samples, self.log_det, self.reward_squares, self.cost_squares])
+        scalars = np.array([self.samples, self.revisions, self.log_det, self.reward_squares, self.cost_squares])
         return {
             "gram": self.gram,
             "inverse": self.inverse,
             "reward_rhs": self.reward_rhs,
             "cost_rhs": self.cost_rhs,
             "scalars": scalars,
-            **({"revisions": np.array(self.revisions)} if self.revisions else {}),
             **self.pending.state(),
             **(self.extras.state() if self.extras is not None else {}),
         }
@@ -330,8 +329,8 @@ class LinearLearner(Learner):
     def restore(self, arrays: dict[str, Any]) -> None:
         self.gram, self.inverse = np.asfortranarray(arrays["gram"]), np.asfortranarray(arrays["inverse"])
         self.reward_rhs, self.cost_rhs = arrays["reward_rhs"].copy(), arrays["cost_rhs"].copy()
-        samples, self.log_det, self.reward_squares, self.cost_squares = (float(value) for value in arrays["scalars"])
-        self.samples, self.revisions = int(samples), int(arrays.get("revisions", 0))
+        samples, revisions, self.log_det, self.reward_squares, self.cost_squares = arrays["scalars"].tolist()
+        self.samples, self.revisions = int(samples), int(revisions)
         self.known = None
         self.pending.restore(arrays)
         if self.extras is not None:

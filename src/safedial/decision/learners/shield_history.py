@@ -320,15 +320,14 @@ class ShieldHistory:
     def restore(self, arrays: dict[str, Any], numbers: list[int]) -> None:
         """What `state` gave, with the decisions' numbers; a user's model is fitted again to the same outcomes."""
         self.numbers = numbers
-        # Early files have no cap: it was what was advised.
-        self.columns = {name: arrays.get(name, arrays["advised"]).tolist() for name in COLUMNS}
+        self.columns = {name: arrays[name].tolist() for name in COLUMNS}
         self.contexts = list(arrays["contexts"].copy())
         self.left, self.recent, self.used = (arrays[name].tolist() for name in ("left", "recent", "used"))
         self.ridge.gram, self.ridge.moments = arrays["gram"].copy(), arrays["moments"].copy()
         self.bases.next_fit, *since = arrays["fitted"].tolist()
-        self.lessons = [(int(place), target) for place, target in arrays.get("lessons", np.empty((0, 2))).tolist()]
-        told = arrays.get("fits_told", np.zeros(len(since), dtype=np.int64)).tolist()
-        self.bases.waiting = [self._with_model(fit) for fit in map(Fit, since, arrays["coefs"].copy(), told)]
+        self.lessons = [(int(place), target) for place, target in arrays["lessons"].tolist()]
+        fits = map(Fit, since, arrays["coefs"].copy(), arrays["fits_told"].tolist())
+        self.bases.waiting = [self._with_model(fit) for fit in fits]
         self._use(self.bases.waiting[0], arrays["scales"])
         if self.base.own is not None:
             again = self._scales(self.base)

@@ -94,7 +94,7 @@ class ShieldLearner(QuestionLearner):
         self.before, self.samples = self.decided, 0
         self.histories = {"": ShieldHistory(self.rules)} if self.options["group"] is None else {}
         self.where: list[tuple[str, int]] = []
-        self.watch = ShieldWatch(self.risk, self.options["lag"], version=self.rules.version)
+        self.watch = ShieldWatch(self.risk, self.options["lag"])
         self.levels = Levels(self.risk, self.options["adapt"])
         self.chooser = Chooser(self.rules)
 
@@ -297,11 +297,8 @@ class ShieldLearner(QuestionLearner):
         return arrays
 
     def restore(self, arrays: dict[str, Any]) -> None:
-        self.before, self.decided, self.samples, *tally = arrays["counts"].tolist()
-        if tally:  # an early file
-            self.levels.restore_one(float(arrays["level"]), [*tally, self.count])
-        else:
-            self.levels.restore(arrays)
+        self.before, self.decided, self.samples = arrays["counts"].tolist()
+        self.levels.restore(arrays)
         one, numbers = self.options["group"] is None, list(range(self.before + 1, self.decided + 1))
         (self.history.restore if one else self._restore_groups)(arrays, numbers)
         shield_options.check_functions(self.rules, self.histories)

@@ -77,7 +77,3 @@ class Levels:
         self.levels = dict(zip(names, arrays["label_levels"].tolist(), strict=True))
         self.tallies = {name: Tally(*row) for name, row in zip(names, arrays["label_counts"].tolist(), strict=True)}
         self.labels = arrays["labels"].tolist()
-
-    def restore_one(self, level: float, counts: list[int]) -> None:
-        """From a file that knows no labels."""
-        self.levels, self.tallies = {"": level}, {"": Tally(*counts)}

@@ -14,11 +14,10 @@ which in the order of decisions is a conformal p-value. Bets that do not rise wi
 worth at most what the true p-values would have made of them, a supermartingale: if rounds are exchangeable and keep to
 the bracket, the evidence ever reaches 100 with probability at most 0.01. A round that is open counts with p̄ = 1 and
 T̂ = −∞, which only lowers; one that is left out is no member. So bets do not wait: behind an open round they go on from
-a copy, and are repeated when its outcome comes, for `lag` + `PATIENCE` rounds; after that it is never ranked. (Before
-version 6 of the rules they waited, for `lag` + 20 rounds.) In a round whose setting was
-lowered because of the outcome the advised setting s would have cost at least c, and T̄ falls with c, so T̄ at (s, c)
-holds; T̂ = −∞ (studies, from version 4 of the rules on). Neither T̂ themselves (they depend
-on settings) nor counted excesses make a valid process here.
+a copy, and are repeated when its outcome comes, for `lag` + `PATIENCE` rounds; after that it is never ranked. In a
+round whose setting was lowered because of the outcome the advised setting s would have cost at least c, and T̄ falls
+with c, so T̄ at (s, c) holds; T̂ = −∞. Neither T̂ themselves (they depend on settings) nor counted excesses make a valid
+process here.
 
 **Start.** Whether a round would exceed at its start does not depend on settings, and for independent rounds not on the
 past. An excess at or below the start shows that it would. So the monitor of `core.monitor` at risk δ, fed with what is
@@ -87,8 +86,8 @@ class Ahead(NamedTuple):
 class ShieldWatch:
     """Bets in the order of decisions; `next` is the first round whose bet may still change."""
 
-    def __init__(self, risk: float, lag: int, *, version: int = 6) -> None:
-        self.risk, self.waits, self.patience = risk, version < 6, lag + (20 if version < 6 else PATIENCE)
+    def __init__(self, risk: float, lag: int) -> None:
+        self.risk, self.patience = risk, lag + PATIENCE
         self.capital, self.starts = exchangeability.init(), monitor.init()
         self.crossed = ""
         self.lower: list[float] = []
@@ -114,7 +113,7 @@ class ShieldWatch:
 
     def _look_ahead(self) -> None:
         """Bet on the reported rounds behind an open one, from a copy."""
-        if self.waits or not self.waiting:
+        if not self.waiting:
             return
         capital, starts, lower, end = self.ahead or Ahead(self.capital, self.starts, [], self.next)
         last = max(self.waiting) + 1
@@ -142,7 +141,7 @@ class ShieldWatch:
         """Begin the evidence anew after `count` decisions; the rounds so far stay those that later ones are compared
         with.
         """
-        while self.next < count and not self.waits:
+        while self.next < count:
             seen = self.waiting.pop(self.next, Told())
             self.next += 1
             if seen is not None:

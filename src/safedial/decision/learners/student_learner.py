@@ -64,7 +64,6 @@ class Seen(NamedTuple):
     context: Any = None
     root: float = 1.0
     other: Any = None
-    before_rules_4: bool = False
 
 
 class Waiting(NamedTuple):
@@ -76,7 +75,7 @@ class Waiting(NamedTuple):
 
 
 def _ratio(rules: Rules) -> Any:
-    return ratio_of(rules.policy.options.get("noise_ratio"), rules.dim, rules.features, version=rules.version)
+    return ratio_of(rules.policy.options.get("noise_ratio"), rules.dim, rules.features)
 
 
 class StudentLearner(Learner):
@@ -92,7 +91,7 @@ class StudentLearner(Learner):
         self.anytime, self.lag, self.ridge = options["promise"] == "anytime", options["lag"], options["mixture_ridge"]
         self._ratio, self.mixture = _ratio(rules), Mixture(self.ridge, options["mixture_shape"])
         # The past and the context alone decided such a zero, which the anytime bound allows.
-        self.leaves_own_zeros = self.anytime and rules.version > 3
+        self.leaves_own_zeros = self.anytime
         self.starts, self.watch = 0, StudentWatch(anytime=self.anytime)
         self.forget()
 
@@ -135,13 +134,13 @@ class StudentLearner(Learner):
     def written(cls, prediction: Seen) -> dict[str, Any]:
         condition = prediction.condition
         plain = prediction._asdict() | {"condition": condition if math.isfinite(condition) else None}
-        usual = {name: getattr(prediction, name) for name in ("context", "other", "before_rules_4")} | {"root": 1.0}
+        usual = {name: getattr(prediction, name) for name in ("context", "other")} | {"root": 1.0}
         return {name: value for name, value in plain.items() if name not in usual or value != usual[name]}
 
     @classmethod
     def read_written(cls, rules: Rules, values: Mapping[str, Any]) -> Seen:
         condition = math.inf if values["condition"] is None else values["condition"]
-        return Seen(**{**values, "condition": condition, "before_rules_4": rules.version < 4})
+        return Seen(**{**values, "condition": condition})
 
     @classmethod
     def same_option(cls, name: str, given: Mapping[str, Any], saved: Any) -> bool:
@@ -194,7 +193,7 @@ class StudentLearner(Learner):
             waiting, ready = sum(status == OPEN for status in late), False
         parts = (fit.reward, fit.cost, fit.width, fit.spread, fit.degrees, fit.ready and ready, fit.norm, fit.rounds)
         known = (self.log_det, self.least, self.triangle.condition, waiting, self.lost, self.starts)
-        seen = Seen(*parts, *known, root=root, before_rules_4=self.rules.version < 4)
+        seen = Seen(*parts, *known, root=root)
         self._latest = context, self.triangle, seen
         return seen
 
@@ -214,8 +213,7 @@ class StudentLearner(Learner):
 
     def open(self, context: Array) -> int:
         place, upper, risk = self.opened, math.inf, self.rules.spec.violation_risk
-        late = self.learned < self._needed and self.rules.version > 5
-        if self.anytime or late or (self.lost and self.rules.version > 4):
+        if self.anytime or self.lost or self.learned < self._needed:
             upper = self._counted_from(context, risk)
             if upper < math.inf:
                 self.watch.promise(risk)
@@ -275,7 +273,7 @@ class StudentLearner(Learner):
             self.watch.exceed()
 
     def throttled(self, context: Array, sample: Sample, place: int, advised: float) -> None:
-        if place in self.waits and self.rules.version > 4:
+        if place in self.waits:
             self._judge(self.waits[place], least_quotient(self.rules, sample, advised))
 
     def count_start(self, promise: str) -> None:
@@ -325,7 +323,7 @@ class StudentLearner(Learner):
             "scalars": np.array([kept.condition, self.log_det, self.least]),
             "places": np.array([(place, round_.status) for place, round_ in late], dtype=np.int64).reshape(-1, 2),
             "rows": rows,
-            **({"uppers": np.array(uppers)} if self.anytime or min(uppers, default=math.inf) < math.inf else {}),
+            "uppers": np.array(uppers),
             **self.watch.state(),
         }
 
@@ -335,6 +333,6 @@ class StudentLearner(Learner):
         condition, self.log_det, self.least = arrays["scalars"].tolist()
         self.triangle = triangle(arrays["factor"], arrays["columns"].copy(), rounds, condition)
         places = arrays["places"].tolist()
-        late = zip(places, arrays["rows"], arrays.get("uppers", np.full(len(places), math.inf)).tolist(), strict=True)
+        late = zip(places, arrays["rows"], arrays["uppers"].tolist(), strict=True)
         self.waits = {place: Waiting(status, row.copy(), upper) for (place, status), row, upper in late}
         self.watch.restore(arrays, crossed=bool(crossed))

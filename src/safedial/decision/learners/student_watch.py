@@ -6,8 +6,8 @@ before its round, have independent and uniform p-values, whatever was late, so b
 same fit, which has probability ≤ δ given the past while the bound holds (`core.monitor`).
 
 A lost round ends the bets, and an open one holds them up: the fits after it would rest on a selection. So the rounds
-decided after one that was lost (from version 5 of the rules on) or while one is waited for (from version 6 on) are
-counted as for the anytime promise, with U_i the tolerance bound of the rounds before it, which no selection touched.
+decided after one that was lost, or while one is waited for, are counted as for the anytime promise, with U_i the
+tolerance bound of the rounds before it, which no selection touched.
 All bounds, of every such fit for every later round, hold at once but with probability ½/100, the sum of their failures
 (`spent_in`, for the fit and for the round). While they hold, the evidence of the count, of which half is shown, ever
 reaches 200 with probability ½/100. In a throttled round the advised setting would have cost at least what was measured,

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from safedial.decision.rules import RULES
 from safedial.decision.units import Features
 from safedial.errors import require
 from safedial.policies.hp_student import check_ratio
 
 
-def ratio_of(ratio: Any, dim: int, features: Features | None, *, version: int = RULES) -> Any:
-    """The variance ratio as a function or a column; a feature's name or number stands for its raw value.
-
-    Before version 4 of the rules a number stood for the column of the context, centred and scaled.
-    """
+def ratio_of(ratio: Any, dim: int, features: Features | None) -> Any:
+    """The variance ratio as a function or a column; a feature's name or number stands for its raw value."""
     names = () if features is None else features.names
     if not isinstance(ratio, str):
         check_ratio(ratio, dim)
-        if not (names and isinstance(ratio, int) and version > 3):
+        if not (names and isinstance(ratio, int)):
             return ratio
         rule = "is the intercept, which is always 1"
         require(ratio < len(names), "noise_ratio", ratio, rule, "leave it out for noise of one size")
