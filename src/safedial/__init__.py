@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from safedial.calibration import calibrate
     from safedial.calibration.bracket import calibrate_bracket
     from safedial.choosing import choose
+    from safedial.core import brackets as growth
     from safedial.core.dose import Dose, DoseCurve, hill, identity, logistic, power, tabulated
     from safedial.core.spec import SafetySpec
     from safedial.core.tolerated import Cost
@@ -87,6 +88,7 @@ _PUBLIC = {
 """Module → the names that it provides."""
 
 _LAZY = {name: f"safedial.{module}" for module, names in _PUBLIC.items() for name in names.split()}
+_LAZY["growth"] = "safedial.core.brackets"  # the module itself: `growth.relative(0.7, 1.4, floor=2)`
 
 __all__ = [
     "POLICIES",
@@ -123,6 +125,7 @@ __all__ = [
     "epsilon_greedy",
     "evaluate",
     "fixed",
+    "growth",
     "hill",
     "hp_bayes",
     "hp_conformal",
@@ -154,7 +157,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'safedial' has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(_LAZY[name]), name)
+    module = import_module(_LAZY[name])
+    value = module if name == "growth" else getattr(module, name)
     globals()[name] = value
     return value
 

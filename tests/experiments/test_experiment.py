@@ -23,8 +23,8 @@ from safedial.experiments.experiment import (
 )
 from safedial.experiments.report import write_report
 from safedial.io import read_rows
+from safedial.notebook import html_table
 from safedial.progress import no_bar
-from safedial.report.html import html_table
 
 
 def run(

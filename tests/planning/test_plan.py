@@ -18,8 +18,8 @@ from safedial.simulation.logged import simulated_log
 from safedial.simulation.loop import Batch, Setting
 from safedial.worlds import DoseResponseWorld, NonlinearWorld
 from safedial.worlds import noise as noises
-from safedial.worlds.linear import generators
 from safedial.worlds.noise import NOISES
+from safedial.worlds.world import generators
 from tests.conftest import make_spec
 
 SPEC = make_spec(violation_risk=0.045, estimation_risk=0.005, reward_noise=0.3, cost_noise=0.3)

@@ -9,7 +9,7 @@ from scipy.stats import binomtest
 
 from safedial import InvalidInput, LinearWorld, make_policy, simulate
 from safedial.policies.conformal.frozen import calibrates
-from safedial.worlds.linear import generators
+from safedial.worlds.world import generators
 from tests.conftest import make_spec
 
 LEVEL = 1e-6

@@ -8,8 +8,8 @@ from scipy.stats import binomtest
 
 from safedial import InvalidInput
 from safedial.worlds import NonlinearWorld
-from safedial.worlds.linear import generators
 from safedial.worlds.nonlinear import DOSE, KINDS, binary_cost, sensitivity, waves
+from safedial.worlds.world import generators
 from tests.conftest import make_spec
 
 SPEC = make_spec(context_bound=2.0)

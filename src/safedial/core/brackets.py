@@ -19,6 +19,13 @@ true cost must stay at or below τ − ε. `floor` alone does not cover such an 
 
 `relative` reads a negative cost as 0, needs τ > 0 and says nothing of a round given 0. `floor`, a cost, says from where
 on a small cost is evidence: at a floor of 0 a cost of 0 would prove that no setting ever costs anything.
+
+The public name of this module is `growth`:
+
+>>> from safedial import growth
+>>> trough = growth.relative(0.7, 1.4, floor=2)
+>>> round(trough.bound(10.0, 500.0, 550.0), 2)  # 10 mg/l at 500 mg: at 550 mg at most this
+11.43
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ from safedial.core.promise import PROMISES
 from safedial.decision.units import significant
 from safedial.evaluation.evaluated import Evaluation, PolicyResult, excess_words
 from safedial.io import write_text
-from safedial.report.html import document, html_table, inline
+from safedial.notebook import html_table
+from safedial.report.html import document, inline
 from safedial.version import __version__
 
 HEADS = ("policy", "exceed", "95 %", "promise", "dose", "reward", "best")

@@ -32,8 +32,8 @@ from safedial.decision.units import Dial
 from safedial.errors import require
 from safedial.experiments.experiment import Rows, cells
 from safedial.io import read_rows
+from safedial.notebook import html_table
 from safedial.policies import make_policy
-from safedial.report.html import html_table
 
 Array = NDArray[np.float64]
 

@@ -15,10 +15,11 @@ from safedial.core.spec import SafetySpec
 from safedial.experiments.experiment import Experiment, Found, Rounds, Seeds, cell_or_dash, cells
 from safedial.experiments.table1 import UNIT
 from safedial.io import read_rows
+from safedial.notebook import html_table
 from safedial.plots.style import COLOURS, MARKERS, legend_below, new_figure, point, save
 from safedial.policies import make_policy
 from safedial.progress import Advance, Bar, no_bar
-from safedial.report.html import html_table, image
+from safedial.report.html import image
 from safedial.seeds import as_seeds
 from safedial.simulation.proved import promise_holds
 from safedial.simulation.run import Simulation, simulate

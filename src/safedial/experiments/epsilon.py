@@ -18,10 +18,11 @@ import numpy as np
 from safedial.experiments.experiment import DeviceName, Engine, EngineName, Experiment, Found, Rounds, Seeds
 from safedial.experiments.synthetic import DIMS, synthetic_spec
 from safedial.io import read_rows
+from safedial.notebook import html_table
 from safedial.plots.style import columns, legend_below, new_figure, save
 from safedial.policies import make_policy
 from safedial.progress import Advance, Bar, no_bar
-from safedial.report.html import claim, html_table, image
+from safedial.report.html import claim, image
 from safedial.seeds import as_seeds
 from safedial.simulation.run import simulate
 from safedial.stats import seed_interval

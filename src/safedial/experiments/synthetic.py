@@ -28,10 +28,11 @@ from safedial.experiments.experiment import (
 )
 from safedial.experiments.table1 import table1_spec
 from safedial.io import read_rows
+from safedial.notebook import html_table
 from safedial.plots.style import COLOURS, band, columns, legend_below, new_figure, save, title
 from safedial.policies import make_policy
 from safedial.progress import Advance, Bar, no_bar
-from safedial.report.html import claim, html_table, image
+from safedial.report.html import claim, image
 from safedial.seeds import as_seeds
 from safedial.simulation.run import simulate
 from safedial.stats import seed_interval

@@ -11,9 +11,10 @@ from safedial.core.promise import PROMISES
 from safedial.diagnostics import BracketRounds, ConformalRounds, Finding, Rounds, StudentRounds
 from safedial.diagnostics.finding import flag_at, shown
 from safedial.io import write_text
+from safedial.notebook import html_table
 from safedial.plots.checks_picture import checks_figure
 from safedial.plots.style import png
-from safedial.report.html import document, html_table, inline
+from safedial.report.html import document, inline
 from safedial.version import __version__
 
 AnyRounds = Rounds | ConformalRounds | BracketRounds | StudentRounds

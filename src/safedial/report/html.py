@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from safedial.errors import InvalidInput, require
-from safedial.notebook import html_table as html_table
 
 STYLE = """
 :root { color-scheme: light dark; }

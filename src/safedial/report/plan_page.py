@@ -11,10 +11,11 @@ from safedial.core.promise import PROMISES
 from safedial.decision.rules import write_parts
 from safedial.decision.units import significant
 from safedial.io import output_folder, provenance, write_json, write_rows, write_text
+from safedial.notebook import html_table
 from safedial.planning import Plan
 from safedial.planning.forecast import SMALL
 from safedial.plots.plan_picture import draw_plan
-from safedial.report.html import document, html_table, image
+from safedial.report.html import document, image
 from safedial.version import __version__
 
 HEADS = {

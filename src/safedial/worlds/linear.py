@@ -32,7 +32,6 @@ from safedial.core.spec import SafetySpec
 from safedial.errors import is_number, is_whole, require
 from safedial.worlds.noise import NOISES, context_scale, quantile
 from safedial.worlds.world import Exposure, Generators, Normalised, Outcome, World, normals, on_sphere
-from safedial.worlds.world import generators as generators  # where others look for it
 
 Array = NDArray[np.float64]
 

@@ -8,7 +8,7 @@ from safedial import LinearWorld, make_policy
 from safedial.core.conformal import places
 from safedial.policies.conformal.frozen import Setup, find_ties
 from safedial.policies.conformal.memory import Rounds
-from safedial.worlds.linear import generators
+from safedial.worlds.world import generators
 from tests.conftest import make_spec
 
 LEVEL = 1e-6
