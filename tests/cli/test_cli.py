@@ -301,10 +301,10 @@ def test_doctor_says_what_is_missing():
 def test_doctor_warns_of_versions_of_sqlite_with_the_wal_reset_fault(version, known, monkeypatch):
     from typer.testing import CliRunner
 
-    from safedial.cli import app
+    from safedial.cli import make_app
 
     monkeypatch.setattr("sqlite3.sqlite_version_info", version)
-    out = CliRunner().invoke(app, ["doctor"]).stdout.replace("\n", " ")
+    out = CliRunner().invoke(make_app(), ["doctor"]).stdout.replace("\n", " ")
     assert ("the WAL-reset fault" in out) == known
 
 

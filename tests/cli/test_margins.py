@@ -5,7 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from safedial.cli import app
+from safedial.cli import make_app
 from safedial.sweep.cell import run_cell
 from safedial.sweep.grid import parse_grid
 
@@ -22,7 +22,7 @@ PLAIN = ["simulate", "--policy", "hp_probe", "--dim", "3", "--threshold", "0.5",
     (["--margin", "gaussian", "--noise", "uniform"], None),
 ])  # fmt: skip
 def test_simulate_takes_radius_and_margin_and_says_what_is_promised(words, promised):
-    done = CliRunner().invoke(app, [*PLAIN, *words, "--json"])
+    done = CliRunner().invoke(make_app(), [*PLAIN, *words, "--json"])
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)["promised_risk"]
     assert found == (None if promised is None else pytest.approx(promised))
@@ -34,7 +34,7 @@ def test_simulate_takes_radius_and_margin_and_says_what_is_promised(words, promi
     (["--margin", "quantile", "--promise", "joint"], "promise"),
 ])  # fmt: skip
 def test_what_does_not_go_together_is_refused_by_name(words, rule):
-    done = CliRunner().invoke(app, [*PLAIN, *words])
+    done = CliRunner().invoke(make_app(), [*PLAIN, *words])
     assert done.exit_code != 0
     assert rule in str(done.exception) + done.output
 

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from safedial import Agent, InvalidInput, SafetySpec, clairvoyant, evaluate, growth, make_policy
-from safedial.cli import app
+from safedial.cli import make_app
 from safedial.rounds_io import log_text
 from safedial.specfile import SpecFile, save_spec
 from tests.evaluation.test_outcomes import log_of
@@ -31,7 +31,7 @@ def files(tmp_path):
 
 
 def run(*words):
-    return CliRunner().invoke(app, ["evaluate", *map(str, words)])
+    return CliRunner().invoke(make_app(), ["evaluate", *map(str, words)])
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from safedial import LinearWorld, hp_student, simulate
-from safedial.cli import app
+from safedial.cli import make_app
 from safedial.errors import InvalidInput
 from safedial.experiments.experiment import run_and_draw
 from safedial.experiments.power import (
@@ -28,7 +28,7 @@ COMMAND = ["reproduce", "power", "--seeds", "2", "--rounds", "50", "--json", "--
 
 
 def test_everything_is_written_and_an_interrupted_run_goes_on(tmp_path):
-    done = CliRunner().invoke(app, [*COMMAND, str(tmp_path)])
+    done = CliRunner().invoke(make_app(), [*COMMAND, str(tmp_path)])
     assert done.exit_code == 0, done.output
     said, rows = json.loads(done.stdout), read_rows(tmp_path / "power.csv")
     assert len(said["rows"]) == len(rows) == 4 * (len(series(parts(2, 50)[0])) + 1)

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from safedial import LinearWorld, hp_probe, simulate
-from safedial.cli import app
+from safedial.cli import make_app
 from safedial.experiments.radii_margins import SERIES, overstated, overstated_rows, table
 from safedial.io import read_rows
 from tests.conftest import make_spec
@@ -14,7 +14,7 @@ from tests.conftest import make_spec
 
 def test_everything_is_written_and_printed(tmp_path):
     command = ["reproduce", "toolkit", "--seeds", "1", "--rounds", "60", "--out", str(tmp_path), "--json"]
-    done = CliRunner().invoke(app, command)
+    done = CliRunner().invoke(make_app(), command)
     assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)
     assert [row["series"] for row in said["shares"]] == [series[0] for series in SERIES]

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from safedial import InvalidInput
 from safedial.bench.replay_speed import bench_replay
-from safedial.cli import app
+from safedial.cli import make_app
 
 KEYS = [
     "dim",
@@ -28,7 +28,7 @@ KEYS = [
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_the_command_prints_one_object_with_the_promised_keys(dtype):
     words = ["bench", "replay", "--dim", "16", "--rounds", "200", "--engine", "all", "--dtype", dtype, "--json"]
-    ran = CliRunner().invoke(app, words)
+    ran = CliRunner().invoke(make_app(), words)
     report = json.loads(ran.stdout)
     assert list(report)[: len(KEYS)] == KEYS
     assert (report["dim"], report["rounds"], report["dtype"], report["device"]) == (16, 200, dtype, "cpu")
@@ -38,7 +38,7 @@ def test_the_command_prints_one_object_with_the_promised_keys(dtype):
 
 
 def test_the_command_prints_a_table():
-    ran = CliRunner().invoke(app, ["bench", "replay", "--dim", "4", "--rounds", "50"])
+    ran = CliRunner().invoke(make_app(), ["bench", "replay", "--dim", "4", "--rounds", "50"])
     assert ran.exit_code == 0
     assert "blocked us per round" in ran.stdout
 

@@ -7,7 +7,7 @@ import time
 import pytest
 from typer.testing import CliRunner
 
-from safedial.cli import app
+from safedial.cli import make_app
 from safedial.study import Store, StudyError, create_study, open_study
 from safedial.study.event import START, Event, canonical, digest
 from safedial.study.keys import create_key, hash_key
@@ -20,7 +20,7 @@ HIDDEN = ("\n", "\r", "\x1b", "\x9b", "\x7f", "\u2028", "\u2029", "\u202e", "\u2
 
 
 def run(*words):
-    done = CliRunner().invoke(app, [str(word) for word in words])
+    done = CliRunner().invoke(make_app(), [str(word) for word in words])
     return done.exit_code, done.stdout
 
 
@@ -76,7 +76,7 @@ def slip_in(store, role="admin"):
 
 
 def test_a_key_slipped_in_with_its_event_is_found_by_what_making_the_last_one_printed(store, study):
-    done = CliRunner().invoke(app, ["key", "create", "--role", "decide", "--storage", store.storage, "--json"])
+    done = CliRunner().invoke(make_app(), ["key", "create", "--role", "decide", "--storage", store.storage, "--json"])
     made = json.loads(done.stdout)
     verify = ("key", "verify", "--storage", store.storage)
     assert run(*verify)[0] == 0

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from safedial import Agent, LinearWorld, SafetySpec, create_study, read_log, watch_log
-from safedial.cli import app
+from safedial.cli import make_app
 from safedial.service.timeline import STATUSES, Track
 from safedial.simulation.logged import simulated_log
 
@@ -85,7 +85,7 @@ def test_the_export_and_the_page_have_one_status_for_a_round(study, tmp_path):
 
 def test_a_simulated_log_can_be_imported_into_a_study(study, tmp_path):
     words = ["simulate", "--policy", "hp_ucb", "--dim", "2", "--rounds", "40", "--seeds", "1", "--threshold", "0.5"]
-    done = CliRunner().invoke(app, [*words, "--log", str(tmp_path / "log.csv")])
+    done = CliRunner().invoke(make_app(), [*words, "--log", str(tmp_path / "log.csv")])
     assert done.exit_code == 0, done.output
     log = simulated_log("hp_ucb", LinearWorld(dim=2), SPEC, rounds=40)
     assert log.names == ("x1", "x2")

@@ -6,7 +6,7 @@ import time
 import pytest
 from typer.testing import CliRunner
 
-from safedial.cli import app
+from safedial.cli import make_app
 from safedial.study import Store, StudyError, create_study, open_study
 from safedial.study.backup import backup
 from tests.study.conftest import SPEC
@@ -135,7 +135,7 @@ def test_an_answer_given_again_is_marked_and_says_that_the_study_has_stopped(sto
     assert (again.id, again.action, again.replayed, again.stop_reason) == (before.id, before.action, True, "stop_rule")
     assert again.to_dict() == {**before.to_dict(), "replayed": True, "stopped": "stop_rule"}
     said = CliRunner().invoke(
-        app, ["study", "ask", "strict", "0.5,0.1", "--key", "visit-1", "--storage", study.store.storage]
+        make_app(), ["study", "ask", "strict", "0.5,0.1", "--key", "visit-1", "--storage", study.store.storage]
     )
     assert "THE STUDY HAS STOPPED SINCE (stop_rule): it now advises the fallback, 0" in said.stdout
     fresh = study.ask([0.5, 0.1], key="visit-2")

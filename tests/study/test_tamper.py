@@ -6,7 +6,7 @@ import sqlite3
 import pytest
 from typer.testing import CliRunner
 
-from safedial.cli import app
+from safedial.cli import make_app
 from safedial.errors import InvalidInput
 from safedial.study import Store, create_study, transaction, verify_store, verify_study
 from safedial.study.event import START, Event, digest
@@ -236,9 +236,9 @@ def test_keys_that_are_not_what_their_log_says_are_found(lite, statement):
     create_key(store, "read", study="trial", reason="ward 3", actor="tester")
     _, gone = create_key(store, "decide", reason="ward 3", actor="tester")
     revoke_key(store, gone.id, reason="rotation", actor="tester")
-    ends = [CliRunner().invoke(app, ["key", "verify", "--storage", store.storage]).exit_code]
+    ends = [CliRunner().invoke(make_app(), ["key", "verify", "--storage", store.storage]).exit_code]
     assert verify_store(store).ok
     change(store.storage, statement)
     assert not verify_store(store).ok
-    ends.append(CliRunner().invoke(app, ["key", "verify", "--storage", store.storage]).exit_code)
+    ends.append(CliRunner().invoke(make_app(), ["key", "verify", "--storage", store.storage]).exit_code)
     assert ends == [0, 1]

@@ -11,7 +11,7 @@ from scipy.stats import binomtest, kstest, lognorm
 from typer.testing import CliRunner
 
 from safedial import Cost, InvalidInput, SafetySpec, growth, make_policy, simulate
-from safedial.cli import app
+from safedial.cli import make_app
 from safedial.simulation.logged import simulated_log
 from safedial.simulation.proved import promise_holds
 from safedial.simulation.summary import summary
@@ -258,11 +258,11 @@ def test_a_sweep_and_the_command_line_take_it_by_name(tmp_path):
     )
     (tmp_path / "spec.toml").write_text(plain)
     command = ["simulate", "--spec", str(tmp_path / "spec.toml"), "--rounds", "30", "--seeds", "2", "--json", "--world"]
-    done = CliRunner().invoke(app, [*command, "dose-response:curve=hinge,low=1,high=20,knee=0.5"])
+    done = CliRunner().invoke(make_app(), [*command, "dose-response,curve=hinge,low=1,high=20,knee=0.5"])
     assert json.loads(done.stdout)["settings"]["world"]["knee"] == 0.5
     for name, words in (
-        ("dose-response:high", "option=value"),
-        ("dose-response:hihg=2", "hihg"),
-        ("kernel:high=2", "high"),
+        ("dose-response,high", "option=value"),
+        ("dose-response,hihg=2", "hihg"),
+        ("kernel,high=2", "high"),
     ):
-        assert words in str(CliRunner().invoke(app, [*command, name]).exception)
+        assert words in str(CliRunner().invoke(make_app(), [*command, name]).exception)

@@ -118,12 +118,6 @@ def _paragraphs(command: Any) -> str:
     return "\n\n".join(" ".join(part.split()) for part in (inspect.getdoc(command) or "").split("\n\n"))
 
 
-def __getattr__(name: str) -> Any:
-    if name != "app":
-        raise AttributeError(f"module 'safedial.cli' has no attribute {name!r}")
-    return make_app()
-
-
 class Interrupted(BaseException):
     """Ctrl-C. It is a separate class because the command-line library swallows KeyboardInterrupt."""
 

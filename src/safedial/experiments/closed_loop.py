@@ -141,7 +141,7 @@ def summary(rows: Sequence[dict[str, Any]]) -> Rows:
                 "mean_reward": float(np.mean([row["mean_reward"] for row in ends])),
                 "largest_true_cost": max(row["largest_true_cost"] for row in ends),
                 "alarm_rounds": [row["alarm_round"] or None for row in ends],
-                "noise_rounds": [row.get("noise_round") or None for row in ends],
+                "noise_rounds": [row["noise_round"] or None for row in ends],
             }
         )
     return found

@@ -138,7 +138,7 @@ def _cells(settings: dict[str, Any], content: dict[str, Any]) -> Iterator[dict[s
     table = content.get("dose", {})
     require(isinstance(table, dict), "[dose]", table, "must be a table")
     doses = _doses(table or {"curve": "identity"})
-    # The usual engine is left out, so that cells keep the names that they had before there was another.
+    # The usual engine is left out, as any other option of `simulate` that has its default.
     engine = {name: settings[name] for name, usual in USUAL.items() if settings[name] != usual}
     for policy, spec, world, dose in product(
         [each for table in content["policy"] for each in _combinations(table)],
