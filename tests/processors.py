@@ -32,7 +32,6 @@ PORTABLE = (
     "tests/policies/test_hp_bayes.py",
     "tests/policies/test_nonlinear.py",
     "tests/policies/conformal/test_frozen.py",
-    "tests/recorded/",
     "tests/replay_engines/test_block_size.py",
     "tests/replay_engines/test_arguments.py",
     "tests/replay_engines/test_engines.py",

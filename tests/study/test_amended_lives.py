@@ -6,7 +6,7 @@ from safedial import InvalidInput
 from safedial.service.charts import series
 from safedial.service.read_routes import counted, draw
 from safedial.service.timeline import Track
-from safedial.service.visits import ALL, rows_page, unit_page
+from safedial.service.visits import Wanted, rows_page, unit_page
 from safedial.study import Store, StudyError, amendment, create_study, open_study
 from safedial.study.event import orjson
 from tests.study.conftest import SPEC
@@ -74,8 +74,8 @@ def test_the_page_shows_costs_that_an_amendment_dropped_or_renamed(store, after)
     for track in (watching, Track(open_study("trial", storage=store))):
         track.refresh(fresh=True)
         assert series(track, 50)["counts"]["outcomes"] == 2
-        assert [row["cost"] for row in rows_page(track, None, 9, ALL)["rows"]] == told[1::-1]
-        assert len(unit_page(track, "a", True)["course"]) == 2
+        assert [row["cost"] for row in rows_page(track, None, 9, Wanted())["rows"]] == told[1::-1]
+        assert len(unit_page(track, "a")["course"]) == 2
 
 
 def test_the_page_says_that_a_missing_cost_ended_learning(store):

@@ -8,7 +8,7 @@ import pytest
 from safedial.cli.study_output import with_age
 from safedial.errors import InvalidInput
 from safedial.service.timeline import Track
-from safedial.service.visits import ALL, rows_page
+from safedial.service.visits import Wanted, rows_page
 from safedial.study import Store, create_study, guard
 from safedial.study.spec import read_spec
 from tests.program import run
@@ -109,4 +109,4 @@ def test_the_page_shows_no_due_date_that_no_calendar_holds(tmp_path, monkeypatch
         study.ask([0.3, 0.2])
         track = Track(study)
         track.refresh()
-        assert rows_page(track, None, 5, ALL)["rows"][0]["due_at"] is None
+        assert rows_page(track, None, 5, Wanted())["rows"][0]["due_at"] is None

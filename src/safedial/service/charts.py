@@ -54,7 +54,6 @@ def series(track: Track, points: int) -> dict[str, Any]:
             "due_after": guard.deadline,
             "stops_after": guard.max_open_hours,
             "units": dict(rules.features.units or {}) if rules.features else {},
-            "pseudonyms": bool(track.study.spec.unit_check),
             "alarm_at": 100.0 if track.study.spec.learner.watches_itself else 1.0 / guard.alarm_level,
             "counts": counts(track, path),
             "interval": list(share_interval(over.sum(), known.sum())),

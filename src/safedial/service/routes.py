@@ -22,7 +22,7 @@ from safedial.service.problem import Problem
 from safedial.service.routing import Handler, idempotency_key, reply, route
 from safedial.study import Receipt, list_studies
 from safedial.study.errors import StudyError
-from safedial.study.manage import UnitKey, make_study
+from safedial.study.manage import make_study
 from safedial.study.spec import read_spec
 
 LARGEST_DIM = 1_000
@@ -43,7 +43,6 @@ async def create(service: Service, request: Request, caller: Caller, fields: dic
         storage=service.store,
         actor=caller.actor,
         load_if_exists=again,
-        units=UnitKey(fields.get("pseudonymise", False)),
     )
     service.studies[made.name] = made
     again = not made.created

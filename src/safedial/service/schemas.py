@@ -96,9 +96,6 @@ class Spec(BaseModel):
 class NewStudy(_Closed):
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")
     spec: Spec
-    pseudonymise: bool = Field(
-        False, description="store the HMAC-SHA-256 of each unit; the service must have been started with --unit-key"
-    )
 
 
 class Ask(_Closed):

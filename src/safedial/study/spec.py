@@ -36,17 +36,14 @@ class StudySpec:
 
     `learning_order` is "prefix" (the learner uses the longest run of rounds, from the first, whose outcomes are all
     known; this is valid under any delay) or "arrival" (it uses every outcome at once; delays must not depend on
-    outcomes). The written form calls it `folding`. `unit_check` is the check value of the key of its pseudonyms, from
-    its first event; "" if it stores units as they are given (study/pseudonyms.py). `before` is the specification up to
-    the amendment, event `since`, that made this one, and `began` is the amendment that began its phase
-    (study/amendment.py); 0 if there was none.
+    outcomes). The written form calls it `folding`. `before` is the specification up to the amendment, event `since`,
+    that made this one, and `began` is the amendment that began its phase (study/amendment.py); 0 if there was none.
     """
 
     rules: Rules
     guard: Guard
     learning_order: str
     fields: dict[str, Any]
-    unit_check: str = ""
     before: StudySpec | None = None
     since: int = 0
     began: int = 0

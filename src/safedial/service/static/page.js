@@ -165,8 +165,6 @@ const labelParts = () => {
   at("unit-column").textContent = name;
   at("unit-over").textContent = overLimit(told);
   at("unit-close").textContent = `All ${name}s`;
-  at("pseudonyms").hidden = !told.pseudonyms;
-  at("pseudonyms").textContent = `${capital(name)}s are shown by their pseudonyms. Visits, metadata, keys and reasons are stored as they were entered: no name belongs there.`;
 };
 
 const drawStudy = async () => {

@@ -12,7 +12,7 @@ const decoded = (text) => {
   }
 };
 
-// A pseudonym is long; its beginning tells it from others.
+// A long label, such as a hash: its beginning tells it from others.
 const shortUnit = (label) => plain(label.length > 24 ? `${label.slice(0, 12)}…` : label);
 
 const unitLink = (label) => Object.assign(made("a", shortUnit(label)), { href: `#${shown}/${encodeURIComponent(label)}`, title: plain(label) });
