@@ -128,8 +128,8 @@ class Client:
             log.warning("no advice from the service (%s): using the fallback action %g", error, self.fallback_action)
             return Advice(self.fallback_action, None, None, None, None, None, True, str(error))
         advice = Advice(**{name: answer[name] for name in (*ADVICE, *LATER) if name in answer})
-        if advice.replayed and advice.stopped:
-            log.warning("an earlier answer was given again, and the study has stopped since: %s", advice.stopped)
+        if advice.replayed and advice.stop_reason:
+            log.warning("an earlier answer was given again, and the study has stopped since: %s", advice.stop_reason)
         return advice
 
     def tell(

@@ -39,7 +39,7 @@ def test_a_correction_before_an_amendment_leaves_the_evidence_after_it(store):
     study.amend(changes={"threshold": 2.9}, **WHY)
     study.tell(study.ask([0.3, 0.2]).id, reward=0.1, cost=3.01)
     evidence, told = study.status()["evidence"], []
-    while not study.status()["stopped"]:
+    while not study.status()["stop_reason"]:
         told.append(first.pop())
         study.tell(told[-1].id, reward=0.1, cost=3.01)
     study.resume("looked at it")
@@ -150,12 +150,12 @@ def test_amendments_do_not_hide_rounds_without_an_outcome(store, rule):
         if number == 12:
             study.amend(changes={"labels": {"cost": "trough"}}, **WHY)
         study.void(study.ask([0.3, 0.2]).id, reason="lost", unrelated=True)
-        if study.status()["stopped"] == "too_many_unwatched" and rule == "too_many_void":
+        if study.status()["stop_reason"] == "too_many_unwatched" and rule == "too_many_void":
             study.resume("looked at it")
     if rule == "too_many_void":
-        assert study.status()["stopped"] == ""
+        assert study.status()["stop_reason"] == ""
         study.void(study.ask([0.3, 0.2]).id, reason="lost", unrelated=True)
-    assert study.status()["stopped"] == rule
+    assert study.status()["stop_reason"] == rule
     study.resume("the courier was changed")
-    assert study.status()["stopped"] == ""
+    assert study.status()["stop_reason"] == ""
     assert study.verify().ok

@@ -43,7 +43,7 @@ def test_a_round_from_the_shell(study, tmp_path):
     decision = answer(study("ask", "trial", "0.6,0.3", "--key", "a", "--format", "json"))
     again = answer(study("ask", "trial", "[0.6, 0.3]", "--key", "a", "--json"))
     assert again == {**decision, "replayed": True}
-    named = {"id", "seq", "hash", "action", "intensity", "safe_action", "certificate", "replayed", "stopped"}
+    named = {"id", "seq", "hash", "action", "intensity", "safe_action", "certificate", "replayed", "stop_reason"}
     assert set(decision) == named
     code, _, err = study("tell", decision["id"], "--cost", 0.2)
     assert (code, err) == (
@@ -123,7 +123,7 @@ def test_a_round_without_an_outcome_says_what_it_does_to_learning(study):
     assert "cannot be undone" in study("void", "--help")[1]
     told = study("tell", fourth, "--reward", 0, "--cost", 0, "--throttled")[1]
     assert "learns nothing more" in told
-    study("create", "arrival", *CREATE, "--set", "folding=arrival")
+    study("create", "arrival", *CREATE, "--set", "learning_order=arrival")
     assert "learns from its other rounds" in study("expire", ask("arrival"), "--reason", "six weeks")[1]
     fields = ("dim=2", "threshold=0.5", "promise=conformal", "violation_risk=0.1", "start_action=0.2")
     study("create", "free", *(word for field in fields for word in ("--set", field)))
@@ -205,7 +205,7 @@ def test_a_study_from_a_spec_file_resumes_and_starts_warm(study, tmp_path):
         assert made["spec"]["threshold"] == 0.5
         assert answer(study("import", name, tmp_path / "past.csv", "--json"))["imported"] == 1
         study("ask", name, "0.1,0.1")
-        assert answer(study("status", name, "--json"))["stopped"] == "stop_rule"
+        assert answer(study("status", name, "--json"))["stop_reason"] == "stop_rule"
         assert study("resume", name, "--reason", "extended")[0] == 0
     (tmp_path / "broken.json").write_text("{")
     assert study("create", "three", "--spec", tmp_path / "broken.json")[0] == 2

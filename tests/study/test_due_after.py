@@ -24,7 +24,7 @@ def test_an_outcome_that_is_open_for_longer_than_due_after_is_overdue_and_stops_
         study.tell(made[0].id, reward=0.1, cost=0.1)
         time.sleep(0.06)
         status = study.status()
-        assert (status["overdue"], status["open"], status["stopped"]) == (2, 2, "")
+        assert (status["overdue"], status["open"], status["stop_reason"]) == (2, 2, "")
         assert "T" in status["overdue_since"] > status["oldest_open"]
         assert with_age(status)["overdue_since"].endswith("hours ago")
         assert study.ask([0.3, 0.3]).promise == "certified"

@@ -42,16 +42,16 @@ def test_blanks_around_a_label_are_refused(store, name, label):
 def test_a_study_that_stops_again_at_once_is_not_called_resumed(store, program):
     study = create_study("ward", GUARD, storage=store)
     asked = [study.ask([0.1, 0.1]) for _ in range(4)]
-    assert study.status()["stopped"] == "too_many_open"
+    assert study.status()["stop_reason"] == "too_many_open"
     receipt = study.resume("looked at it")
-    assert (receipt.stopped, receipt.to_dict()["stopped"]) == ("too_many_open", "too_many_open")
+    assert (receipt.stop_reason, receipt.to_dict()["stop_reason"]) == ("too_many_open", "too_many_open")
     code, out, _ = program("resume", "ward", "--reason", "again", "--rule", "too_many_open")
     assert code == 0
     assert "has stopped again at once: too many" in out
     for each in asked[:3]:
         study.tell(each.id, reward=0.0, cost=0.0)
     code, out, _ = program("resume", "ward", "--reason", "outcomes are in")
-    assert (code, study.status()["stopped"]) == (0, "")
+    assert (code, study.status()["stop_reason"]) == (0, "")
     assert "The study is resumed." in out
     assert f"{study.status()['seq']}:{study.status()['hash']}" in out
 

@@ -90,7 +90,7 @@ async def decide(service: Service, request: Request, caller: Caller, fields: dic
     """Advise an action for a context. Answered after the commit.
 
     A repeated Idempotency-Key gets the earlier answer, marked by `replayed` and the header Idempotent-Replayed;
-    `stopped` says whether the study has stopped since.
+    `stop_reason` says whether the study has stopped since.
     """
     study = service.studies.get(request.path_params["name"]) or await service.study(request.path_params["name"])
     ask = partial(study.ask, **fields, key=idempotency_key(request), actor=caller.actor)

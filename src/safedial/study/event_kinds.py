@@ -70,7 +70,7 @@ def waits(body: Mapping[str, Any], awaits_all: bool) -> bool:
     """Whether a decision waits for an outcome: if it gives something, or, where the learner `awaits_all`, unless a cap
     of the study gives nothing to contexts like this one.
     """
-    return body["intensity"] > 0.0 or (awaits_all and body["habit"] not in ("mask", "cap"))
+    return body["intensity"] > 0.0 or (awaits_all and body["limiter"] not in ("mask", "cap"))
 
 
 class RoundHistory(NamedTuple):

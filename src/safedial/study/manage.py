@@ -38,7 +38,7 @@ def create_study(
     Args:
         name: letters, digits, - and _.
         spec: the promise and everything else that is fixed for the study's life, as a mapping of plain values; or a
-            `SafetySpec`, with the rest (`dim`, `policy`, `dose`, `dial`, `features`, `guard`, `folding`, …) as
+            `SafetySpec`, with the rest (`dim`, `policy`, `dose`, `dial`, `features`, `guard`, `learning_order`, …) as
             arguments.
             Your own policy, `Policy(..., learner=MyLearner)`, can run a study in Python: the log keeps its name and its
             plain options, and you give the policy again whenever you open the study.

@@ -58,7 +58,7 @@ class StudyReader:
     def _repr_html_(self) -> str:
         facts, policy = self.status(), self.spec.rules.policy
         shown = ("decisions", "outcomes", "open", "void", "violations", "evidence")
-        notes = [f"Stopped: {LIMITS[facts['stopped']]}."] if facts["stopped"] else []
+        notes = [f"Stopped: {LIMITS[facts['stop_reason']]}."] if facts["stop_reason"] else []
         notes.append(f"{PROMISES[policy.promise].in_brief} Each decision's certificate states every assumption.")
         return card(f"Study {self.name}, {policy.name}", [{name: facts[name] for name in shown}], notes)
 

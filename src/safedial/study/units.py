@@ -37,7 +37,9 @@ def counts_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _voided_excess(row: Mapping[str, Any]) -> bool:
     """A round that was declared void after an excess was reported still counts, as in `Study.status`."""
-    return bool(row["status"] == "void" and row["violated"] and not row["doubt"] and PROMISES[row["promise"]].claimed)
+    return bool(
+        row["status"] == "void" and row["violated"] and not row["fallback_reason"] and PROMISES[row["promise"]].claimed
+    )
 
 
 def by_unit(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
