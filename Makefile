@@ -90,9 +90,9 @@ soak: $(VENV)/.dev
 LOCK := uv pip compile -q --generate-hashes --no-header --no-annotate --universal --python-version 3.11
 lock:
 	$(LOCK) pyproject.toml requirements/build.in --extra plot -o requirements/run.txt
-	$(LOCK) pyproject.toml requirements/build.in --extra plot --extra data --extra service --extra sign --extra dask --extra jax --extra gym --extra dev \
+	$(LOCK) pyproject.toml requirements/build.in --extra plot --extra data --extra service --extra dask --extra jax --extra gym --extra dev \
 	  -c requirements/run.txt -o requirements/dev.txt
-	$(LOCK) pyproject.toml --extra service --extra sign -c requirements/dev.txt -o requirements/service.txt
+	$(LOCK) pyproject.toml --extra service -c requirements/dev.txt -o requirements/service.txt
 	$(LOCK) pyproject.toml requirements/build.in requirements/docs.in --extra plot --extra service --extra gym --extra battery \
 	  -c requirements/dev.txt -o requirements/docs.txt
 	$(LOCK) requirements/release.in -o requirements/release.txt
@@ -100,7 +100,7 @@ lock:
 release: $(RELEASE_VENV)/.release
 	$(RELEASE_VENV)/bin/python tools/release.py $(EXTRAS)
 
-MINIMAL_EXTRAS := plot data service sign dask jax gym battery
+MINIMAL_EXTRAS := plot data service dask jax gym battery
 MINIMAL_TOOLS := clarabel cvxpy-base hypothesis mapie mpmath psutil pytest pytest-cov scikit-learn threadpoolctl
 MINIMAL ?= tests/core tests/decision tests/function_classes tests/policies tests/simulation tests/study tests/cli
 test-minimal: $(MINIMAL_VENV)/.minimal

@@ -174,8 +174,8 @@ def decisions(storage: str, label: str, *, seconds: float, workers: int = 1) -> 
             row = uvloop.run(load([port], "load", seconds=seconds, connections=16, tell=tell))
             report(f"{label}, {words}", row)
         state = client.study("load")
-        if state["stopped"]:
-            raise SystemExit(f"the study stopped: {state['stopped']}")
+        if state["stop_reason"]:
+            raise SystemExit(f"the study stopped: {state['stop_reason']}")
         client.close()
 
 

@@ -74,7 +74,7 @@ def fill(store: Any) -> Any:
                 study.tell(made.id, reward=round(min(1.0, trough / 12), 2), cost=trough, actor="lab")
             if number == CORRECTED:
                 study.correct(made.id, cost=9.9, reason="read from the wrong line", actor="lab")
-            if study.status()["stopped"]:
+            if study.status()["stop_reason"]:
                 wait(1800)
                 study.resume("levels checked by hand, assay recalibrated", actor="dr.weber")
     return study

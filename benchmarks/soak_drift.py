@@ -61,7 +61,7 @@ def drift(storage: str, seconds: float, seed: int, given_up: int) -> dict[str, A
     found = {
         "decisions": state["decisions"],
         "events": state["seq"],
-        "stopped": state["stopped"],
+        "stopped": state["stop_reason"],
         "operations_per_second_start": start,
         "operations_per_second_end": end,
         "end_over_start": end / start,

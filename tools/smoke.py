@@ -92,20 +92,6 @@ def service(folder: Path) -> str:
     return "a study in Python and over HTTP, verified"
 
 
-def sign(folder: Path) -> str:
-    from cryptography.hazmat.primitives import serialization as form
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    from safedial.checkpoints import check_signature, signer
-
-    key, private, public = Ed25519PrivateKey.generate(), folder / "key.pem", folder / "public.pem"
-    private.write_bytes(key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption()))
-    shown = key.public_key().public_bytes(form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo)
-    public.write_bytes(shown)
-    check_signature(signer(private)({"study": "infusion", "seq": 1, "hash": 64 * "0"}), public)
-    return "a checkpoint, signed and checked"
-
-
 def dask(folder: Path) -> str:
     from distributed import LocalCluster
 
@@ -145,7 +131,7 @@ def battery(folder: Path) -> str:
     return "a step of a simulated battery"
 
 
-ADDED = {each.__name__: each for each in (plot, data, service, sign, dask, jax, gym, battery)}
+ADDED = {each.__name__: each for each in (plot, data, service, dask, jax, gym, battery)}
 
 
 def main(extra: str = "") -> None:

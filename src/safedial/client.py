@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from safedial.checkpoints import Checkpoint, check_signature, load_checkpoint
+from safedial.checkpoints import Checkpoint, load_checkpoint
 from safedial.client_answers import ADVICE, LATER, Advice, read_answer, read_refusal
 from safedial.client_heads import Heads, SeenHead
 from safedial.errors import InvalidInput, require
@@ -83,9 +83,9 @@ class Client:
     def __repr__(self) -> str:
         return f"Client({self._parts.scheme}://{self._parts.netloc.rpartition('@')[2]})"
 
-    def create_study(self, name: str, spec: Mapping[str, Any], *, pseudonymise: bool = False) -> dict[str, Any]:
+    def create_study(self, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
         """Create a study, or return the existing one with the same specification."""
-        body = {"name": name, "spec": dict(spec)} | ({"pseudonymise": True} if pseudonymise else {})
+        body = {"name": name, "spec": dict(spec)}
         return self._witness(name, "POST", "/v1/studies", body, key=f"create-{name}", newest=True)
 
     def studies(self) -> list[dict[str, Any]]:
@@ -128,8 +128,8 @@ class Client:
             log.warning("no advice from the service (%s): using the fallback action %g", error, self.fallback_action)
             return Advice(self.fallback_action, None, None, None, None, None, True, str(error))
         advice = Advice(**{name: answer[name] for name in (*ADVICE, *LATER) if name in answer})
-        if advice.replayed and advice.stopped:
-            log.warning("an earlier answer was given again, and the study has stopped since: %s", advice.stopped)
+        if advice.replayed and advice.stop_reason:
+            log.warning("an earlier answer was given again, and the study has stopped since: %s", advice.stop_reason)
         return advice
 
     def tell(
@@ -213,18 +213,10 @@ class Client:
         """Why this action, in plain words."""
         return self._send("GET", f"/v1/decisions/{_quoted(decision_id)}")["explanation"]
 
-    def verify(
-        self,
-        study: str,
-        *,
-        checkpoint: Checkpoint | None = None,
-        public_key: str | os.PathLike[str] | None = None,
-    ) -> dict[str, Any]:
+    def verify(self, study: str, *, checkpoint: Checkpoint | None = None) -> dict[str, Any]:
         """Check a study's log against a checkpoint that you kept elsewhere (SEQ:HASH, its mapping, or the path of its
-        file), or else against the last event that this client saw. `public_key` checks its signature, here.
+        file), or else against the last event that this client saw.
         """
-        if public_key is not None:
-            check_signature(checkpoint or "", public_key)
         given = str(self.heads.get(study) or "") if checkpoint is None else load_checkpoint(checkpoint)
         text = given if isinstance(given, str) else json.dumps(dict(given))
         query = f"?checkpoint={_quoted(text)}" if text else ""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from safedial.errors import InvalidInput
 
-LATER = ("hash", "replayed", "stopped", "proposal_answer")
+LATER = ("hash", "replayed", "stop_reason", "proposal_answer")
 """Further fields, which later versions of the service send."""
 
 ADVICE = {"action", "id", "seq", "intensity", "safe_action", "certificate"}
@@ -16,9 +16,9 @@ ADVICE = {"action", "id", "seq", "intensity", "safe_action", "certificate"}
 class Advice(NamedTuple):
     """The setting for the dial. If `fallback` is True, no decision was made, so there is no id to report on.
 
-    `hash` is the hash of the decision's event; `replayed` marks an earlier answer, repeated for the same key; `stopped`
-    names the rule that has stopped the study since; `proposal_answer` says whether a proposal was granted, lowered or
-    raised.
+    `hash` is the hash of the decision's event; `replayed` marks an earlier answer, repeated for the same key;
+    `stop_reason` names the rule that has stopped the study since; `proposal_answer` says whether a proposal was
+    granted, lowered or raised.
     """
 
     action: float
@@ -31,7 +31,7 @@ class Advice(NamedTuple):
     reason: str = ""
     hash: str | None = None
     replayed: bool = False
-    stopped: str = ""
+    stop_reason: str = ""
     proposal_answer: str = ""
 
 

@@ -95,7 +95,6 @@ EXTRAS = {
         ("fastapi", "uvicorn", "sqlalchemy", "psycopg", "orjson", "prometheus_client"),
         "studies and the decision service",
     ),
-    "sign": (("cryptography",), "signed checkpoints of a study's log"),
     "dask": (("distributed",), "sweeps on many machines"),
     "jax": (("jax",), "the rule on JAX arrays, under jit"),
     "gym": (("gymnasium",), "a Gymnasium environment"),

@@ -279,7 +279,7 @@ def test_bench_online_reports_each_number():
 def test_doctor_says_what_is_missing():
     report = json.loads(process("doctor", "--json").stdout)
     assert report["extras"]["plot"]["installed"] is True
-    assert set(report["extras"]) == {"plot", "data", "service", "sign", "dask", "jax", "gym", "battery", "text"}
+    assert set(report["extras"]) == {"plot", "data", "service", "dask", "jax", "gym", "battery", "text"}
     assert "what it adds" in run("doctor").stdout
 
 

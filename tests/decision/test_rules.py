@@ -68,7 +68,7 @@ def test_a_study_a_save_file_and_a_certificate_hold_this_form():
     }
     form["features"] |= {"ranges": {}, "units": {}}
     stated = {name: value for name, value in form.items() if name not in ("spec", "start_action")}
-    assert study == {**form["spec"], **stated, "folding": study["folding"], "guard": study["guard"]}
+    assert study == {**form["spec"], **stated, "learning_order": study["learning_order"], "guard": study["guard"]}
 
 
 def test_a_spec_file_and_the_cell_of_a_sweep_hold_parts_of_this_form():

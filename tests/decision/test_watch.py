@@ -253,7 +253,7 @@ def test_an_agent_and_a_study_that_see_the_same_rounds_say_the_same_of_them(tmp_
     rng = np.random.default_rng(len(world))
     spec, waiting = make_spec(threshold=0.4, reward_noise=0.3, cost_noise=0.3), []
     agent = Agent(2, spec, policy=policy)
-    fields = {"dim": 2, **spec.stated(), "policy": policy, "folding": "arrival", "guard": {"max_unwatched": 1.0}}
+    fields = {"dim": 2, **spec.stated(), "policy": policy, "learning_order": "arrival", "guard": {"max_unwatched": 1.0}}
     study = create_study("twin", fields, storage=f"sqlite:///{tmp_path}/twin.db")
     with study.store:
         for _ in range(40):
@@ -266,7 +266,7 @@ def test_an_agent_and_a_study_that_see_the_same_rounds_say_the_same_of_them(tmp_
             seen = study.status()
             assert agent.evidence == pytest.approx(seen["evidence"], rel=1e-9)
             assert agent.noise_evidence == pytest.approx(seen["noise_evidence"], rel=1e-9)
-            assert (agent.stop_reason, agent.alarmed) == (seen["stopped"], bool(seen["stopped"]))
+            assert (agent.stop_reason, agent.alarmed) == (seen["stop_reason"], bool(seen["stop_reason"]))
     assert agent.stop_reason == {"valid": "", "noisy": "noise_broken", "costly": "alarm"}[world]
 
 

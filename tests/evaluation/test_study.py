@@ -58,7 +58,7 @@ def run(study, count, *, seed=0, lag=3, odd=True, scale=1.0):
         if len(waiting) > lag and (place % 2 or lag == 0):
             for index in (1, 0)[-len(waiting) :]:
                 tell(*waiting.pop(index))
-        if place % 10 == 9 and study.status()["stopped"]:
+        if place % 10 == 9 and study.status()["stop_reason"]:
             study.resume("a person looked")
     return study
 
@@ -195,7 +195,7 @@ def test_a_void_hides_no_excess_and_is_not_learned_from(tmp_path):
         study.tell(decision.id, reward=decision.action * reward, cost=9.0 if place in (2, 6) else 0.1)
         if place in (2, 6, 8):
             study.void(decision.id, reason="wrong tube", unrelated=place == 2)
-        if study.status()["stopped"]:
+        if study.status()["stop_reason"]:
             study.resume("a person looked")
     found = evaluate(study)
     agrees(found.policies[0], study)

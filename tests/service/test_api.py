@@ -28,7 +28,7 @@ def test_a_study_is_created_asked_told_corrected_made_void_and_verified(service)
     decision = service.ask("infusion", [0.6, 0.3])
     body = decision.json()
     assert (decision.status, body["id"], body["seq"]) == (201, f"infusion.2.{body['hash'][:8]}", 2)
-    named = {"id", "seq", "hash", "action", "intensity", "safe_action", "certificate", "replayed", "stopped"}
+    named = {"id", "seq", "hash", "action", "intensity", "safe_action", "certificate", "replayed", "stop_reason"}
     assert set(body) == named
     told = service.post(f"/v1/decisions/{body['id']}/outcome", {"reward": 0.1, "cost": 0.2, "applied_action": 0.1})
     assert (told.status, told.json()["decision_id"], told.json()["seq"]) == (201, body["id"], 3)
@@ -196,7 +196,7 @@ def test_a_stopped_study_advises_the_fallback_and_says_why_until_it_is_resumed(s
     stopped = service.ask("strict", [0.5, 0.1]).json()
     assert (stopped["action"], stopped["certificate"]["promise"]) == (0.0, "none")
     assert "stop rule" in stopped["certificate"]["statement"]
-    assert service.get("/v1/studies/strict").json()["stopped"] == "stop_rule"
+    assert service.get("/v1/studies/strict").json()["stop_reason"] == "stop_rule"
     other = service.post("/v1/studies/strict/resume", {"reason": "reviewed by the board", "rule": "drift"})
     assert (other.status, "the study is stopped by" in other.json()["detail"]) == (409, True)
     assert service.post("/v1/studies/strict/resume", {"reason": "reviewed by the board"}).status == 201
@@ -390,7 +390,7 @@ def test_a_checkpoint_kept_elsewhere_is_verified_over_http(service, store):
 def test_an_answer_given_again_is_marked_and_carries_the_present_stop(service, store):
     create_study("strict", {**SPEC, "guard": {"stop": {"violations": 1, "of_last": 10}}}, storage=store)
     first = service.ask("strict", [0.5, 0.1], Idempotency_Key="visit-1")
-    assert ("idempotent-replayed" in first.headers, first.json()["replayed"], first.json()["stopped"]) == (
+    assert ("idempotent-replayed" in first.headers, first.json()["replayed"], first.json()["stop_reason"]) == (
         False,
         False,
         "",
@@ -400,7 +400,7 @@ def test_an_answer_given_again_is_marked_and_carries_the_present_stop(service, s
     assert "idempotent-replayed" not in outcome.headers
     again = service.ask("strict", [0.5, 0.1], Idempotency_Key="visit-1")
     assert (again.status, again.headers["idempotent-replayed"]) == (201, "true")
-    assert again.json() == {**first.json(), "replayed": True, "stopped": "stop_rule"}
+    assert again.json() == {**first.json(), "replayed": True, "stop_reason": "stop_rule"}
     same = service.post(f"{path}/outcome", {"reward": 0.1, "cost": 0.55})
     assert (same.status, same.headers["idempotent-replayed"], same.json()["replayed"]) == (200, "true", True)
     new = {"name": "again", "spec": SPEC}
@@ -479,7 +479,7 @@ def test_a_resume_says_over_http_whether_the_study_goes_on(service):
     assert (idle.status, "the study is not stopped" in idle.json()["detail"]) == (422, True)
     ids = [service.ask("ward", [0.1, 0.1]).json()["id"] for _ in range(3)]
     again = service.post("/v1/studies/ward/resume", {"reason": "looked at it"})
-    assert (again.status, again.json()["stopped"]) == (201, "too_many_open")
+    assert (again.status, again.json()["stop_reason"]) == (201, "too_many_open")
     for each in ids[:2]:
         assert service.post(f"/v1/decisions/{each}/outcome", {"reward": 0.0, "cost": 0.0}).status == 201
-    assert service.post("/v1/studies/ward/resume", {"reason": "outcomes are in"}).json()["stopped"] == ""
+    assert service.post("/v1/studies/ward/resume", {"reason": "outcomes are in"}).json()["stop_reason"] == ""

@@ -23,7 +23,7 @@ CERTIFICATE = (
 )
 NUMBERS = ("decisions", "outcomes", "violations", "open", "evidence")
 COUNTED = (
-    *("decisions", "outcomes", "violations", "open", "expired", "void", "stopped"),
+    *("decisions", "outcomes", "violations", "open", "expired", "void", "stop_reason"),
     *("waits_for", "waiting", "frozen", "unwatched", "resumes", "oldest_open", "overdue", "overdue_since"),
 )
 
@@ -208,7 +208,7 @@ def live_a_little(study):
             study.tell(turn, reward=0.05, cost=0.51 if number in (7, 8, 10, 11, 30, 31) else 0.1)
         if number % 11 == 2:
             study.correct(turn, cost=0.2, reason="typing error")
-        if study.status()["stopped"]:
+        if study.status()["stop_reason"]:
             resumed.append(study.resume("looked at it").seq)
     assert resumed
 
@@ -216,14 +216,14 @@ def live_a_little(study):
 def test_counts_and_evidence_of_the_page_are_those_of_the_study_whatever_happened(storage):
     with Store(storage) as store, running(store) as url:
         service = Caller(url)
-        for folding in ("prefix", "arrival"):
-            spec = {**SPEC, "folding": folding, "guard": {"alarm_level": 0.9}, "fallback_action": 0.05}
-            live_a_little(create_study(folding, spec, storage=store))
-            counted = service.get(f"/v1/studies/{folding}/series").json()["counts"]
-            state = service.get(f"/v1/studies/{folding}").json()
+        for learning_order in ("prefix", "arrival"):
+            spec = {**SPEC, "learning_order": learning_order, "guard": {"alarm_level": 0.9}, "fallback_action": 0.05}
+            live_a_little(create_study(learning_order, spec, storage=store))
+            counted = service.get(f"/v1/studies/{learning_order}/series").json()["counts"]
+            state = service.get(f"/v1/studies/{learning_order}").json()
             for name in COUNTED:
-                assert counted[name] == state[name], (folding, name)
-            assert counted["evidence"] == pytest.approx(state["evidence"]), folding
+                assert counted[name] == state[name], (learning_order, name)
+            assert counted["evidence"] == pytest.approx(state["evidence"]), learning_order
             assert state["unwatched"] > 1
             assert state["resumes"] > 0
 
@@ -232,7 +232,7 @@ def live_at_random(study, rng, steps=150):
     """Asks, and anything that can be said about a decision, at random; resumes at once."""
     waiting, said = [], []
     for _ in range(steps):
-        if study.status()["stopped"] and rng.random() < 0.7:
+        if study.status()["stop_reason"] and rng.random() < 0.7:
             study.resume("looked at it")
         if not waiting or rng.random() < 0.4:
             given = {"baseline_cost": rng.choice([0.0, 0.0, 0.1, 0.55])}
@@ -280,10 +280,10 @@ SHIELD = {
 @pytest.mark.parametrize("seed", range(3))
 def test_counts_and_evidence_of_the_page_are_those_of_the_study_in_random_lives(kind, seed, tmp_path):
     more = {"sensor": {"cost_sensor_noise": 0.02, "threshold_on": "true"}, "joint": {"promise": "joint"}}
-    folding = "arrival" if kind == "arrival" else "prefix"
+    learning_order = "arrival" if kind == "arrival" else "prefix"
     own = {"conformal": CONFORMAL, "shield": SHIELD}
     # Costs at random soon refute the norms that the tighter default radius uses; a life needs promises to watch.
-    spec = own.get(kind, {**SPEC, "radius": "mixture", "folding": folding, **more.get(kind, {})})
+    spec = own.get(kind, {**SPEC, "radius": "mixture", "learning_order": learning_order, **more.get(kind, {})})
     guard = {"alarm_level": 0.4, "max_unwatched": 1.0}
     if kind == "shield":
         guard["caps"] = [{"when": {"0": {"max": -0.3}}, "limit": 0.1}]  # below the lowest level: gives nothing
@@ -539,9 +539,9 @@ def test_an_alarm_that_was_taken_back_stays_on_the_page(service, store, page):
 
 def test_a_study_stopped_by_its_alarm_shows_the_evidence_that_stopped_it(service, store, page):
     study = create_study("alarmed", {**SPEC, "violation_risk": 0.01, "cost_noise": 0.6}, storage=store)
-    while not study.status()["stopped"]:
+    while not study.status()["stop_reason"]:
         study.tell(study.ask([0.6, 0.6]).id, reward=0.1, cost=0.51)
-    assert study.status()["stopped"] == "alarm"
+    assert study.status()["stop_reason"] == "alarm"
     page.open(f"{service.url}/#alarmed")
     page.until("!document.getElementById('why').hidden")
     assert "Costs were above the limit more often than promised." in read(page, "why")

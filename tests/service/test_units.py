@@ -1,4 +1,4 @@
-"""Units and visits over HTTP: filters, one unit's course, pseudonyms that readers cannot undo."""
+"""Units and visits over HTTP: filters, and one unit's course."""
 
 import pytest
 
@@ -8,12 +8,9 @@ from safedial.service import running
 from safedial.service.timeline import Track
 from safedial.service.visits import unit_page, units_page
 from safedial.study import Store, create_study, open_study
-from safedial.study.keys import create_key
 from tests.service.browser import Browser
 from tests.service.conftest import Caller
 from tests.study.conftest import SPEC
-
-KEY = b"a key of more than sixteen bytes"
 
 
 @pytest.fixture
@@ -78,35 +75,6 @@ def test_a_visit_asked_twice_is_409_and_names_the_first_decision(service, client
     assert client.study("trial")["decisions"] == 1
 
 
-def test_pseudonyms_over_http_need_the_services_key_and_readers_cannot_undo_them(tmp_path, client_of):
-    with Store(f"sqlite:///{tmp_path}/trial.db", unit_keys=[KEY]) as store:
-        create_study("ward", SPEC, storage=store, pseudonymise=True)
-        texts = {
-            role: create_key(store, role, reason="test", actor="tester")[0] for role in ("decide", "read", "admin")
-        }
-        with running(store) as url:
-            made = client_of(url, texts["admin"]).create_study("other", SPEC, pseudonymise=True)
-            assert made["decisions"] == 0
-            decider, reader = client_of(url, texts["decide"]), client_of(url, texts["read"])
-            stored = decider.ask("ward", [0.1, 0.2], unit="Jane Roe", visit="1").certificate["unit"]
-            assert len(stored) == 64
-            assert decider.unit("ward", "Jane Roe")["unit"] == stored
-            assert len(decider.decisions("ward", search="Jane Roe")["rows"]) == 1
-            assert reader.unit("ward", stored)["decisions"] == 1
-            assert reader.decisions("ward", search="Jane Roe")["rows"] == []
-            for query in (lambda: reader.unit("ward", "Jane Roe"), lambda: reader.decisions("ward", unit="Jane Roe")):
-                with pytest.raises(InvalidInput, match="unknown_unit"):
-                    query()
-            assert Caller(url, texts["read"]).get("/v1/studies/ward/series").json()["pseudonyms"]
-    with Store(f"sqlite:///{tmp_path}/trial.db") as store, running(store) as url:
-        keyless, before = client_of(url, texts["decide"]), open_study("ward", storage=store).status()["seq"]
-        with pytest.raises(InvalidInput, match="409 unit_key"):
-            keyless.ask("ward", [0.1, 0.2], unit="Jane Roe", visit="2")
-        assert keyless.study("ward")["seq"] == before
-        answer = Caller(url, texts["admin"]).post("/v1/studies", {"name": "new", "spec": SPEC, "pseudonymise": True})
-        assert answer.status == 422
-
-
 def test_the_pages_counts_of_a_unit_are_the_studys_on_either_database(storage):
     with Store(storage) as store:
         study = create_study("ward", SPEC, storage=store)
@@ -118,7 +86,7 @@ def test_the_pages_counts_of_a_unit_are_the_studys_on_either_database(storage):
         track.refresh()
         counted = {each["unit"]: each for each in units_page(track, 0, 10)["units"]}
         assert counted == {each["unit"]: each for each in study.units()}
-        assert [row["visit"] for row in unit_page(track, "P-1", by_label=True)["course"]] == ["1", "3", "5", "7"]
+        assert [row["visit"] for row in unit_page(track, "P-1")["course"]] == ["1", "3", "5", "7"]
 
 
 SHIELD = {
@@ -139,18 +107,17 @@ SHIELD = {
 
 
 def test_the_page_shows_one_unit_its_course_its_count_and_its_long_run_statement(store, tmp_path, browser):
-    study = create_study("ward", SHIELD, storage=store, pseudonymise=True, unit_key=KEY)
+    study = create_study("ward", SHIELD, storage=store)
     for number in range(24):
         made = study.ask(
-            [0.5], proposal=3.0, unit=f"P-{number % 3}", visit=f"day {number // 3 + 1}", meta={"ward": "3b"}
+            [0.5], proposal=3.0, unit=f"{number % 3:064x}", visit=f"day {number // 3 + 1}", meta={"ward": "3b"}
         )
         study.tell(made.id, reward=0.1, cost=2.5 if number in (3, 9) else 0.5 + 0.1 * (number // 3))
-    stored = study.stored_unit("P-0")
+    stored = 64 * "0"
     with running(store) as url:
         browser.look(1280, 1000)
         browser.open(f"{url}/#ward")
         browser.until("document.querySelectorAll('#rows tr').length", wanted=lambda rows: rows == 15)
-        assert "metadata, keys and reasons are stored as they were entered" in read(browser, "pseudonyms")
         assert "day 8" in read(browser, "rows")
         newest = Caller(url).get("/v1/studies/ward/decisions?limit=1").json()["rows"][0]
         assert (newest["proposal"], newest["proposal_answer"]) == (3.0, "lowered")

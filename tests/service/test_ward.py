@@ -233,7 +233,7 @@ def test_five_tasks_by_keyboard_alone(browser, ward):
     assert "P-0" in browser.until("document.getElementById('overdue-rows').innerText")
 
     # Resume, with a reason: an empty one is not sent.
-    assert study.status()["stopped"] == "stop_rule"
+    assert study.status()["stop_reason"] == "stop_rule"
     browser.run("document.querySelector('.skip').focus()")
     tab_to(browser, "here.id === 'resume-reason'")
     type_in(browser, "levels checked by hand")
@@ -259,7 +259,7 @@ def test_the_page_says_that_a_resumed_study_has_stopped_again(browser, store):
         press(browser, "Enter")
         news = browser.until("document.getElementById('news').textContent", wanted=lambda words: "resumed" in words)
     assert news == "The study was resumed and has stopped again at once: Too many outcomes are open."
-    assert study.status()["stopped"] == "too_many_open"
+    assert study.status()["stop_reason"] == "too_many_open"
 
 
 def test_a_chart_is_read_with_the_arrow_keys(browser, ward):
@@ -367,12 +367,12 @@ def test_a_resume_needs_a_key_that_may(browser, store):
         browser.run(fill.format("reason", "'checked'") + send)
         refused = browser.until("document.getElementById('resume-answer').innerText")
         assert refused == "Not resumed: this needs a key with the role admin."
-        assert open_study("vancomycin", storage=store).status()["stopped"]
+        assert open_study("vancomycin", storage=store).status()["stop_reason"]
         forget = "document.getElementById('resume-forget').click();"
         browser.run(fill.format("key", json.dumps(admin)) + forget + send)
         browser.until("document.getElementById('resume').hidden")
         assert study.trail()[0]["body"]["forget"]
-        assert not open_study("vancomycin", storage=store).status()["stopped"]
+        assert not open_study("vancomycin", storage=store).status()["stop_reason"]
         assert browser.run("sessionStorage.getItem('safedial-key')") == reads
 
 

@@ -37,7 +37,7 @@ SEVERAL = {
 AFTER = {
     "noise": {**SPEC, "cost_noise": 0.2},
     "joint": {**SPEC, "promise": "joint", "threshold": 0.6},
-    "policy": {**SPEC, "policy": "hp_ucb", "folding": "arrival"},
+    "policy": {**SPEC, "policy": "hp_ucb", "learning_order": "arrival"},
     "dial": {**SPEC, "dial": {"high": 20.0, "unit": "mg"}},
     "bracket": SHIELD,
     "costs": SEVERAL,
@@ -205,14 +205,14 @@ def test_outcomes_from_before_an_amendment_still_stop_the_study(lite):
     open_ = [lite.ask(context) for context in contexts(12)]
     lite.amend(changes={"threshold": 20.0}, keep_learning=False, **WORDS)
     for each in open_:
-        if not lite.status()["stopped"] and each.intensity > 0:
+        if not lite.status()["stop_reason"] and each.intensity > 0:
             lite.tell(each.id, reward=0.0, cost=10.0)
-    assert lite.status()["stopped"] in ("alarm", "noise_broken")
+    assert lite.status()["stop_reason"] in ("alarm", "noise_broken")
     assert lite.status()["violations"] > 0
     assert lite.status()["evidence"] == 1.0
     alarm = lite.events(lite.status()["seq"], 1)["events"][0]
     assert alarm["kind"] == "alarm"
-    while lite.status()["stopped"]:
+    while lite.status()["stop_reason"]:
         lite.resume("the old batch of sensors was at fault")
     assert lite.ask([0.1, 0.1]).decision.rules.spec.threshold == 20.0
     assert lite.verify().ok
@@ -222,14 +222,14 @@ def test_a_stopped_study_stays_stopped_until_it_is_resumed(lite):
     study = create_study("full", {**SPEC, "guard": {"max_open": 2}}, storage=lite.store)
     for context in contexts(3):
         study.ask(context)
-    assert study.status()["stopped"] == "too_many_open"
+    assert study.status()["stop_reason"] == "too_many_open"
     study.amend(changes={"guard": {"max_open": 4}}, **WORDS)
-    assert study.status()["stopped"] == "too_many_open"
+    assert study.status()["stop_reason"] == "too_many_open"
     study.resume("four are enough")
     assert study.ask([0.1, 0.2]).promise == "certified"
-    assert study.status()["stopped"] == ""
+    assert study.status()["stop_reason"] == ""
     study.ask([0.1, 0.2])
-    assert study.status()["stopped"] == "too_many_open"  # rounds before and after the amendment count together
+    assert study.status()["stop_reason"] == "too_many_open"  # rounds before and after the amendment count together
     assert study.verify().ok
 
 
@@ -237,7 +237,7 @@ def test_a_lower_limit_on_open_outcomes_stops_the_study_at_once(lite):
     for context in contexts(3):
         lite.ask(context)
     receipt = lite.amend(changes={"guard": {"max_open": 2}}, **WORDS)
-    assert lite.status()["stopped"] == "too_many_open"
+    assert lite.status()["stop_reason"] == "too_many_open"
     assert lite.status()["seq"] == receipt.seq + 1
     assert len(lite.waiting()) == lite.status()["open"] == 3
     assert lite.verify().ok
@@ -253,7 +253,7 @@ def test_outcomes_above_the_threshold_count_on_in_the_stop_rule(lite, corrected)
     if corrected:
         study.correct(first.id, cost=0.1, reason="misread")
     study.tell(study.ask([0.1] * SPEC["dim"]).id, reward=0.1, cost=2 * SPEC["threshold"] + 0.01)
-    assert study.status()["stopped"] == ("" if corrected else "stop_rule")
+    assert study.status()["stop_reason"] == ("" if corrected else "stop_rule")
     assert study.verify().ok
 
 
@@ -262,13 +262,13 @@ def test_the_stop_rule_counts_on_and_rules_that_fired_before_are_resumed_there(l
     live(study, contexts(2))
     study.amend(changes={"guard": {"max_open": 9}}, **WORDS)
     live(study, contexts(1))
-    assert study.status()["stopped"] == "stop_rule"
+    assert study.status()["stop_reason"] == "stop_rule"
     study.amend(changes={"guard": {"stop": {"decisions": 5}}}, **WORDS)
     study.resume("five more")
     live(study, contexts(4))
-    assert study.status()["stopped"] == ""
+    assert study.status()["stop_reason"] == ""
     live(study, contexts(1))
-    assert study.status()["stopped"] == "stop_rule"
+    assert study.status()["stop_reason"] == "stop_rule"
     assert study.verify().ok
 
 
@@ -287,7 +287,7 @@ def test_snapshots_restarts_and_replays_give_the_same_state(lite, keep, monkeypa
     lite.void(made[14].id, reason="wrong patient", unrelated=True)
     lite.amend(changes={"guard": {"stop": {"decisions": 5}}}, **WORDS)
     for seed in (4, 5):
-        assert lite.status()["stopped"] == "stop_rule"
+        assert lite.status()["stop_reason"] == "stop_rule"
         lite.resume("five more")
         live(lite, contexts(5, seed=seed))
     report = lite.verify()

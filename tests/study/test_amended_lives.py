@@ -6,7 +6,7 @@ from safedial import InvalidInput
 from safedial.service.charts import series
 from safedial.service.read_routes import counted, draw
 from safedial.service.timeline import Track
-from safedial.service.visits import ALL, rows_page, unit_page
+from safedial.service.visits import Wanted, rows_page, unit_page
 from safedial.study import Store, StudyError, amendment, create_study, open_study
 from safedial.study.event import orjson
 from tests.study.conftest import SPEC
@@ -39,7 +39,7 @@ def test_a_correction_before_an_amendment_leaves_the_evidence_after_it(store):
     study.amend(changes={"threshold": 2.9}, **WHY)
     study.tell(study.ask([0.3, 0.2]).id, reward=0.1, cost=3.01)
     evidence, told = study.status()["evidence"], []
-    while not study.status()["stopped"]:
+    while not study.status()["stop_reason"]:
         told.append(first.pop())
         study.tell(told[-1].id, reward=0.1, cost=3.01)
     study.resume("looked at it")
@@ -74,8 +74,8 @@ def test_the_page_shows_costs_that_an_amendment_dropped_or_renamed(store, after)
     for track in (watching, Track(open_study("trial", storage=store))):
         track.refresh(fresh=True)
         assert series(track, 50)["counts"]["outcomes"] == 2
-        assert [row["cost"] for row in rows_page(track, None, 9, ALL)["rows"]] == told[1::-1]
-        assert len(unit_page(track, "a", True)["course"]) == 2
+        assert [row["cost"] for row in rows_page(track, None, 9, Wanted())["rows"]] == told[1::-1]
+        assert len(unit_page(track, "a")["course"]) == 2
 
 
 def test_the_page_says_that_a_missing_cost_ended_learning(store):
@@ -150,12 +150,12 @@ def test_amendments_do_not_hide_rounds_without_an_outcome(store, rule):
         if number == 12:
             study.amend(changes={"labels": {"cost": "trough"}}, **WHY)
         study.void(study.ask([0.3, 0.2]).id, reason="lost", unrelated=True)
-        if study.status()["stopped"] == "too_many_unwatched" and rule == "too_many_void":
+        if study.status()["stop_reason"] == "too_many_unwatched" and rule == "too_many_void":
             study.resume("looked at it")
     if rule == "too_many_void":
-        assert study.status()["stopped"] == ""
+        assert study.status()["stop_reason"] == ""
         study.void(study.ask([0.3, 0.2]).id, reason="lost", unrelated=True)
-    assert study.status()["stopped"] == rule
+    assert study.status()["stop_reason"] == rule
     study.resume("the courier was changed")
-    assert study.status()["stopped"] == ""
+    assert study.status()["stop_reason"] == ""
     assert study.verify().ok

@@ -1,18 +1,18 @@
-"""What a reader of the audit trail must be able to trust: no forged lines, no slipped-in keys, no lost studies."""
+"""What a reader of the audit trail must be able to trust: no forged lines, and with a checkpoint no rewritten and no
+lost studies.
+"""
 
 import json
-import secrets
 import time
 
 import pytest
 from typer.testing import CliRunner
 
 from safedial.cli import make_app
-from safedial.study import Store, StudyError, create_study, open_study
-from safedial.study.event import START, Event, canonical, digest
-from safedial.study.keys import create_key, hash_key
+from safedial.study import Store, create_study
+from safedial.study.event import Event, digest
 from safedial.study.log import append_events, read_events
-from safedial.study.schema import STORE_LOG, STORE_NAME, sa
+from safedial.study.schema import sa
 from tests.study.conftest import SPEC
 
 FORGED = "typing error)\n  2025-01-31T14:05:00.000000Z voided by the board (never given): unrelated True"
@@ -62,51 +62,6 @@ def test_no_text_of_others_reaches_a_terminal_as_control_characters(told, words)
         assert json.loads(out)["events"][1]["reason"] == FORGED, "what is stored stays as it is"
 
 
-def slip_in(store, role="admin"):
-    """A key with its event, its hash and the log's head, as the owner of the database can write them."""
-    name, text = secrets.token_hex(4), f"sd_{secrets.token_urlsafe(8)}"
-    with store.engine.begin() as connection:
-        last = list(read_events(connection, STORE_LOG))[-1]
-        body = canonical({"id": name, "role": role, "study": "", "hash": hash_key(text).hex()})
-        new = (last.seq + 1, "key_created", 0, last.at + 1, "admin", "rotation", body)
-        append_events(connection, STORE_LOG, [Event(*new, digest(last.hash, STORE_NAME, new))])
-        values = {"id": name, "hash": hash_key(text), "role": role, "at": last.at + 1}
-        connection.execute(sa.text("INSERT INTO keys VALUES (:id, :hash, :role, '', :at, NULL)"), values)
-    return name
-
-
-def test_a_key_slipped_in_with_its_event_is_found_by_what_making_the_last_one_printed(store, study):
-    done = CliRunner().invoke(make_app(), ["key", "create", "--role", "decide", "--storage", store.storage, "--json"])
-    made = json.loads(done.stdout)
-    verify = ("key", "verify", "--storage", store.storage)
-    assert run(*verify)[0] == 0
-    mark = made.get("checkpoint", "")
-    assert run(*verify, "--checkpoint", mark)[0] == 0
-    create_study("another", SPEC, storage=store)
-    assert run(*verify, "--checkpoint", mark)[0] == 0, "a study is no key"
-    slipped = slip_in(store)
-    code, out = run(*verify, "--checkpoint", mark, "--json")
-    assert (code, slipped in json.loads(out)["problem"], json.loads(out)["first_bad"]) == (1, True, 4)
-
-
-def test_a_rewritten_log_of_keys_is_found_by_a_checkpoint(store, study):
-    from safedial.study import checkpoint_store, verify_store
-
-    create_key(store, "read", reason="ward 3", actor="tester")
-    mark = checkpoint_store(store, reason="for the safe", actor="tester")
-    with store.engine.begin() as connection:
-        events, previous = [], START
-        for event in read_events(connection, STORE_LOG):
-            told = (*event[:6], event.body.replace('"role":"read"', '"role":"admin"'))
-            events.append(Event(*told, digest(previous, STORE_NAME, told)))
-            previous = events[-1].hash
-        connection.execute(sa.text("DELETE FROM events WHERE study_id = 0"))
-        append_events(connection, STORE_LOG, events)
-        connection.execute(sa.text("UPDATE keys SET role = 'admin'"))
-    assert verify_store(store).ok
-    assert not verify_store(store, checkpoint=mark).ok
-
-
 def remove(store, name):
     with store.engine.begin() as connection:
         where = {"name": name}
@@ -116,55 +71,30 @@ def remove(store, name):
             connection.execute(sa.text(words), {"study": study})
 
 
-def test_a_study_that_was_removed_whole_is_missed(storage):
-    with Store(storage) as store:
-        for name in ("first", "second"):
-            create_study(name, SPEC, storage=store).ask([0.1, 0.1])
-        assert run("study", "verify", "--storage", storage)[0] == 0
-        remove(store, "second")
-    with Store(storage) as store:
-        with pytest.raises(StudyError, match="is gone; restore a backup"):
-            create_study("second", SPEC, storage=store)
-        with pytest.raises(StudyError, match="is gone") as refused:
-            open_study("second", storage=store)
-        assert refused.value.code == "log_broken"
-        with pytest.raises(StudyError, match="no such study"):
-            open_study("third", storage=store)
-    code, out = run("study", "verify", "--storage", storage)
-    assert (code, "records the study second, which is gone" in out, "first: 2 events" in out) == (1, True, True)
-
-
-def test_a_study_made_anew_under_its_old_name_is_not_the_one_that_was_made(storage):
-    from safedial.study import verify_store
-
-    with Store(storage) as store:
-        create_study("trial", SPEC, storage=store)
-        with store.engine.begin() as connection:
-            first = next(read_events(connection, 1))
-            told = (*first[:6], first.body.replace('"threshold":0.5', '"threshold":0.9'))
-            connection.execute(sa.text("DELETE FROM events WHERE study_id = 1"))
-            append_events(connection, 1, [Event(*told, digest(START, "trial", told))])
-        assert "not the one that was created" in verify_store(store).problem
-
-
-def test_one_checkpoint_of_the_store_stands_for_the_heads_of_all_studies(storage):
+def test_a_checkpoint_of_the_store_finds_rewritten_and_removed_studies(storage, tmp_path):
     from safedial.study import checkpoint_store, verify_store, verify_study
 
     with Store(storage) as store:
         for name in ("first", "second"):
             create_study(name, SPEC, storage=store).ask([0.1, 0.1])
-        mark = checkpoint_store(store, actor="tester")
-        assert verify_store(store, checkpoint=mark).ok
+        mark = checkpoint_store(store)
+        create_study("later", SPEC, storage=store)
+        assert all(report.ok for report in verify_store(store, checkpoint=mark))
         with store.engine.begin() as connection:
             one, two = read_events(connection, 2)
             told = (*two[:4], "somebody else", *two[5:7])
             connection.execute(sa.text("DELETE FROM events WHERE study_id = 2"))
             append_events(connection, 2, [one, Event(*told, digest(one.hash, "second", told))])
         assert verify_study(store, "second").ok, "a log rewritten with fresh hashes"
-        assert (
-            verify_store(store, checkpoint=mark).problem
-            == "records the study second, which is not the one that was created"
-        )
+        told = {report.study: report.problem for report in verify_store(store, checkpoint=mark)}
+        assert told == {"first": "", "second": "does not match the checkpoint", "later": ""}
+        remove(store, "second")
+        assert all(report.ok for report in verify_store(store)), "without a checkpoint nothing misses it"
+        told = {report.study: report.problem for report in verify_store(store, checkpoint=mark)}
+        assert "the store does not hold it" in told["second"]
+    (tmp_path / "mark.json").write_text(json.dumps(mark))
+    code, out = run("study", "verify", "--storage", storage, "--checkpoint", tmp_path / "mark.json")
+    assert (code, "second: event 1 is missing" in out, "first: 2 events" in out) == (1, True, True)
     assert run("study", "checkpoint", "--storage", storage)[0] == 0
 
 

@@ -165,7 +165,7 @@ def test_noise_beyond_what_one_cost_states_stops_the_study(shelf):
         context = draw(rng)
         decision = study.ask(context.tolist())
         study.tell(decision.id, **outcome(rng, context, decision.action, size=5.0))
-    assert study.status()["stopped"] in ("noise_broken", "assumption_broken")
+    assert study.status()["stop_reason"] in ("noise_broken", "assumption_broken")
     assert study.verify().ok
 
 

@@ -161,7 +161,7 @@ def test_a_pilot_that_differs_alarms_only_where_it_calibrates(shelf, history, st
     for _ in play(study, 100):
         raise AssertionError
     status = study.status()
-    assert (status["stopped"], status["imported"]) == (stopped, 100)
+    assert (status["stop_reason"], status["imported"]) == (stopped, 100)
     told = study.ask(next(contexts(2))[0])
     if stopped:
         assert "before the first decision were compared too" in told.explain()

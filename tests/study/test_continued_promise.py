@@ -27,7 +27,7 @@ def stops_after(study, changes, most=200):
         if changes is not None and number % 5 == 0:
             study.amend(changes=changes(number), **WHY)
         tell(study, 0.9 if number > 40 else 0.01 + 0.001 * (number % 7))
-        if rule := study.status()["stopped"]:
+        if rule := study.status()["stop_reason"]:
             return number, rule
     return None
 
@@ -57,9 +57,9 @@ def test_a_stricter_alarm_judges_the_evidence_so_far(lite):
     study = create_study("amended", MILD, storage=lite.store)
     while study.status()["evidence"] < 10.0:
         study.tell(study.ask([0.3, 0.2]).id, reward=0.1, cost=3.01)
-    assert study.status()["stopped"] == ""
+    assert study.status()["stop_reason"] == ""
     study.amend(changes={"guard": {"alarm_level": 0.1}}, **WHY)
-    assert study.status()["stopped"] == "alarm"
+    assert study.status()["stop_reason"] == "alarm"
     study.resume("looked at it", rule="alarm")
     assert study.status()["evidence"] == 1.0
     assert study.verify().ok
@@ -70,9 +70,9 @@ def test_a_stricter_alarm_judges_the_noise_so_far(lite):
     while study.status()["noise_evidence"] < 1e4:
         decision = study.ask([0.3, 0.2])
         study.tell(decision.id, reward=1.5 * decision.action * (-1) ** decision.seq, cost=0.1)
-    assert study.status()["stopped"] == ""
+    assert study.status()["stop_reason"] == ""
     study.amend(changes={"guard": {"alarm_level": 1e-3}}, **WHY)
-    assert study.status()["stopped"] == "noise_broken"
+    assert study.status()["stop_reason"] == "noise_broken"
     assert study.verify().ok
 
 
@@ -135,11 +135,11 @@ def test_a_resume_clears_only_the_rule_that_it_names(lite):
     """Two people look into one stop; the first resume shows another rule that has fired, which the second keeps."""
     study = create_study("two", {**MILD, "guard": {"max_open": 8}}, storage=lite.store)
     waiting = [study.ask([0.3, 0.2]) for _ in range(9)]
-    assert study.status()["stopped"] == "too_many_open"
+    assert study.status()["stop_reason"] == "too_many_open"
     for each in waiting:
         study.tell(each.id, reward=0.1, cost=3.01)
     study.resume("outcomes are in now", rule="too_many_open")
-    assert study.status()["stopped"] == "alarm"
+    assert study.status()["stop_reason"] == "alarm"
     before = study.status()
     with pytest.raises(
         StudyError, match=r"rule = 'too_many_open': the study is stopped by alarm; look at its"
@@ -148,7 +148,7 @@ def test_a_resume_clears_only_the_rule_that_it_names(lite):
     assert found.value.code == "other_rule"
     assert study.status() == before
     study.resume("looked at it", rule="alarm")
-    assert study.status()["stopped"] != "alarm"
+    assert study.status()["stop_reason"] != "alarm"
     with pytest.raises(InvalidInput, match="is not stopped"):
         create_study("calm", MILD, storage=lite.store).resume("looked at it", rule="alarm")
 

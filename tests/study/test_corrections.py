@@ -8,7 +8,7 @@ from tests.study.conftest import SPEC
 
 CASES = {
     "in order": {},
-    "as they arrive": {"folding": "arrival"},
+    "as they arrive": {"learning_order": "arrival"},
     "other ridges": {"radius": "constrained"},
     "mixture": {"radius": "mixture"},
 }
@@ -131,10 +131,10 @@ def test_a_misread_cost_no_longer_counts_against_the_noise_once_it_is_corrected(
     mine, theirs = first.ask(context), later.ask(context)
     first.tell(mine.id, reward=0.1, cost=0.1)
     later.tell(theirs.id, reward=0.1, cost=1000.0)
-    assert later.status()["stopped"] == "noise_broken"
+    assert later.status()["stop_reason"] == "noise_broken"
     later.correct(theirs.id, cost=0.1, reason="a decimal point was missing")
     assert later.status()["noise_evidence"] == pytest.approx(first.status()["noise_evidence"], rel=0.2)
-    assert later.status()["stopped"] == "noise_broken", "a person decides when to go on"
+    assert later.status()["stop_reason"] == "noise_broken", "a person decides when to go on"
     later.resume("the value was a typing error")
     assert later.ask(context).promise == first.ask(context).promise
     assert later.verify().ok
@@ -152,7 +152,7 @@ def test_what_depends_on_the_order_of_outcomes_is_replayed(store):
 def test_a_correction_of_a_round_from_before_a_resume_does_not_count_in_the_new_evidence(store):
     study = create_study("stopped", {**SPEC, "guard": {"alarm_level": 0.5}}, storage=store)
     asked = []
-    while not study.status()["stopped"]:
+    while not study.status()["stop_reason"]:
         asked.append(study.ask([0.5, 0.1]))
         study.tell(asked[-1].id, reward=0.1, cost=0.6)
     study.resume("the pump was mended")
@@ -192,13 +192,13 @@ def test_a_correction_after_a_resume_changes_its_own_rounds_mark_and_no_other(st
     asked = [study.ask([0.3, 0.2]) for _ in range(5)]
     for each in asked[:2]:
         study.tell(each.id, reward=0.1, cost=1.05)
-    assert study.status()["stopped"] == "stop_rule"
+    assert study.status()["stop_reason"] == "stop_rule"
     study.resume("looked at it")
     study.tell(asked[2].id, reward=0.1, cost=0.1)
     study.correct(asked[2].id, cost=0.2, reason="typing error")
     study.tell(asked[3].id, reward=0.1, cost=1.05)
     study.correct(asked[1].id, cost=0.1, reason="typing error")  # from before the resume
-    assert study.status()["stopped"] == ""
+    assert study.status()["stop_reason"] == ""
     study.tell(asked[4].id, reward=0.1, cost=1.05)
-    assert study.status()["stopped"] == "stop_rule"
+    assert study.status()["stop_reason"] == "stop_rule"
     assert study.verify().ok

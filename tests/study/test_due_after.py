@@ -8,7 +8,7 @@ import pytest
 from safedial.cli.study_output import with_age
 from safedial.errors import InvalidInput
 from safedial.service.timeline import Track
-from safedial.service.visits import ALL, rows_page
+from safedial.service.visits import Wanted, rows_page
 from safedial.study import Store, create_study, guard
 from safedial.study.spec import read_spec
 from tests.program import run
@@ -24,7 +24,7 @@ def test_an_outcome_that_is_open_for_longer_than_due_after_is_overdue_and_stops_
         study.tell(made[0].id, reward=0.1, cost=0.1)
         time.sleep(0.06)
         status = study.status()
-        assert (status["overdue"], status["open"], status["stopped"]) == (2, 2, "")
+        assert (status["overdue"], status["open"], status["stop_reason"]) == (2, 2, "")
         assert "T" in status["overdue_since"] > status["oldest_open"]
         assert with_age(status)["overdue_since"].endswith("hours ago")
         assert study.ask([0.3, 0.3]).promise == "certified"
@@ -109,4 +109,4 @@ def test_the_page_shows_no_due_date_that_no_calendar_holds(tmp_path, monkeypatch
         study.ask([0.3, 0.2])
         track = Track(study)
         track.refresh()
-        assert rows_page(track, None, 5, ALL)["rows"][0]["due_at"] is None
+        assert rows_page(track, None, 5, Wanted())["rows"][0]["due_at"] is None

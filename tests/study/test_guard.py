@@ -22,14 +22,14 @@ def violate(study, times):
     for _ in range(times):
         decision = study.ask([0.1, 0.1])
         study.tell(decision.id, reward=0.1, cost=0.501)
-        if study.status()["stopped"]:
+        if study.status()["stop_reason"]:
             return
 
 
 def test_the_monitor_stops_the_study_until_a_person_resumes_it_with_a_reason(store):
     study = create_study("guarded", {**SPEC, "fallback_action": 0.05}, storage=store)
     violate(study, 20)
-    assert study.status()["stopped"] == "alarm"
+    assert study.status()["stop_reason"] == "alarm"
     alarm = next(event for event in study.events()["events"] if event["kind"] == "alarm")
     assert alarm["body"]["rule"] == "alarm"
     assert alarm["body"]["evidence"] >= 100
@@ -50,9 +50,9 @@ def test_residuals_larger_than_the_stated_noise_stop_the_study(lite):
     for number in range(60):
         decision = study.ask([0.4, 0.1])
         study.tell(decision.id, reward=0.1, cost=(2.0 if number % 2 else -2.0) * decision.intensity)
-        if study.status()["stopped"]:
+        if study.status()["stop_reason"]:
             break
-    assert study.status()["stopped"] == "noise_broken"
+    assert study.status()["stop_reason"] == "noise_broken"
     assert study.status()["noise_evidence"] >= 200
     assert study.verify().ok
 
@@ -62,9 +62,9 @@ def test_a_bound_that_contradicts_the_norms_stops_the_study(lite):
     for _ in range(40):
         decision = study.ask([0.5, 0.0])
         study.tell(decision.id, reward=-3.0 * decision.intensity, cost=-3.0 * decision.intensity)
-        if study.status()["stopped"]:
+        if study.status()["stop_reason"]:
             break
-    assert study.status()["stopped"] == "assumption_broken"
+    assert study.status()["stop_reason"] == "assumption_broken"
     assert kinds(study)[-1] == "alarm" or kinds(study)[-2] == "alarm"
     assert study.ask([0.5, 0.0]).limit == "assumption_broken"
     assert study.verify().ok
@@ -73,13 +73,13 @@ def test_a_bound_that_contradicts_the_norms_stops_the_study(lite):
 def test_too_many_open_outcomes_stop_the_study_and_resuming_needs_them_reported(lite):
     study = made(lite, guard={"max_open": 3})
     decisions = [study.ask([0.1, 0.1]) for _ in range(4)]
-    assert study.status()["stopped"] == "too_many_open"
+    assert study.status()["stop_reason"] == "too_many_open"
     assert study.ask([0.1, 0.1]).action == 0.0
     study.resume("will report soon")
-    assert study.status()["stopped"] == "too_many_open"
+    assert study.status()["stop_reason"] == "too_many_open"
     study.tell(decisions[0].id, reward=0.1, cost=0.1)
     study.resume("reported")
-    assert study.status()["stopped"] == ""
+    assert study.status()["stop_reason"] == ""
     assert study.verify().ok
 
 
@@ -87,7 +87,7 @@ def test_too_many_void_rounds_stop_the_study(lite):
     study = made(lite, guard={"max_void": 1})
     for _ in range(2):
         study.void(study.ask([0.1, 0.1]).id, reason="no data", unrelated=True)
-    assert study.status()["stopped"] == "too_many_void"
+    assert study.status()["stop_reason"] == "too_many_void"
     study.resume("data line repaired")
     assert study.ask([0.1, 0.1]).promise == "certified"
 
@@ -97,10 +97,10 @@ def test_the_stop_rule_counts_violations_among_the_last_outcomes(lite):
     for cost in (0.9, 0.1, 0.1, 0.9, 0.1):
         decision = study.ask([0.1, 0.1])
         study.tell(decision.id, reward=0.1, cost=cost)
-    assert study.status()["stopped"] == ""
+    assert study.status()["stop_reason"] == ""
     decision = study.ask([0.1, 0.1])
     study.tell(decision.id, reward=0.1, cost=0.9)
-    assert study.status()["stopped"] == "stop_rule"
+    assert study.status()["stop_reason"] == "stop_rule"
 
 
 def test_the_stop_rule_ends_a_study_of_planned_size(lite):
@@ -135,7 +135,7 @@ def test_caps_masks_and_steps_lower_the_action_and_show_on_the_certificate(lite)
         (9.0, "step_up"),
     ]
     assert all(each.promise == "certified" for each in asked)
-    assert asked[2].certificate["habit"] == "cap"
+    assert asked[2].certificate["limiter"] == "cap"
     assert "cap the setting" in asked[2].explain()
     assert study.verify().ok
 
@@ -187,9 +187,9 @@ def test_a_drift_stops_a_conformal_study_and_resuming_may_forget(lite):
             continue
         rate = 0.3 + 0.1 * math.sin(37.0 * number) if number < 150 else 3.0 + 0.1 * number
         study.tell(decision.id, reward=0.3 * decision.intensity, cost=rate * decision.intensity)
-        if study.status()["stopped"]:
+        if study.status()["stop_reason"]:
             break
-    assert study.status()["stopped"] == "drift"
+    assert study.status()["stop_reason"] == "drift"
     assert study.ask([0.1]).limit == "drift"
     study.resume("new reagent", forget=True)
     assert study.status()["informative_rounds"] == 0

@@ -59,7 +59,7 @@ def test_excesses_that_a_learner_leaves_out_or_loses_are_unwatched_and_stop_the_
         if way.startswith("void"):
             study.void(asked, reason="not wanted", unrelated="unrelated" in way)
     status = study.status()
-    assert (status["violations"], status["unwatched"], status["stopped"]) == (21, 21, "too_many_unwatched")
+    assert (status["violations"], status["unwatched"], status["stop_reason"]) == (21, 21, "too_many_unwatched")
     track = Track(study)
     track.refresh()
     assert unwatched(track) == 21
@@ -140,15 +140,15 @@ def test_late_outcomes_from_before_a_resume_do_not_make_up_for_later_voids(lite,
     study.expire(asked[:3], reason="late")
     if amended:
         study.amend(changes={"threshold": 0.6}, reason="as agreed")
-    assert study.status()["stopped"] == "too_many_void"
+    assert study.status()["stop_reason"] == "too_many_void"
     study.resume("looked into")
     later = ask(study).id
     study.expire(later, reason="late")
     study.tell(later, reward=0.1, cost=0.1)  # of a decision after the resume
     for void, late in zip(asked[3:6], asked[:3], strict=True):
-        assert study.status()["stopped"] == ""
+        assert study.status()["stop_reason"] == ""
         study.void(void, reason="not wanted", unrelated=True)
         study.tell(late, reward=0.1, cost=0.1)
-    assert study.status()["stopped"] == "too_many_void"
+    assert study.status()["stop_reason"] == "too_many_void"
     assert study.verify().ok
     assert open_study("late", storage=lite.store).state_digest() == study.state_digest()

@@ -18,7 +18,7 @@ LOOSE = {**SPEC, "guard": {"alarm_level": 1e-300, "max_void": None, "max_unwatch
 STUDENT = {"dim": 2, "threshold": 1.0, "violation_risk": 0.2, "promise": "student", "start_action": 0.2}
 STUDIES = {
     "certified": LOOSE,
-    "as they arrive": {**LOOSE, "folding": "arrival"},
+    "as they arrive": {**LOOSE, "learning_order": "arrival"},
     "several costs": SEVERAL,
     "conformal": {**STUDENT, "promise": "conformal"},
     "student": STUDENT,

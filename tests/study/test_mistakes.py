@@ -12,7 +12,6 @@ from safedial.client_answers import read_refusal
 from safedial.study import create_study
 from tests.study.conftest import SPEC
 
-KEY = b"a key of more than sixteen bytes"
 GUARD = {**SPEC, "guard": {"max_open": 2}}
 
 
@@ -31,16 +30,6 @@ def program(store, monkeypatch, capfd):
     return run
 
 
-def test_a_pseudonym_is_no_label_so_that_one_person_stays_one(store):
-    study = create_study("ward", SPEC, storage=store, pseudonymise=True, unit_key=KEY)
-    stored = study.ask([0.1, 0.1], unit="P-04", visit="1").certificate["unit"]
-    seq = study.status()["seq"]
-    with pytest.raises(InvalidInput, match=r"is a pseudonym, .* give the unit's own label"):
-        study.ask([0.1, 0.1], unit=stored, visit="2")
-    assert study.status()["seq"] == seq
-    assert [row["unit"] for row in study.rows(unit=stored)] == [stored]
-
-
 @pytest.mark.parametrize("label", [" P-04", "P-04 ", "\tP-04"])
 @pytest.mark.parametrize("name", ["unit", "visit"])
 def test_blanks_around_a_label_are_refused(store, name, label):
@@ -50,39 +39,19 @@ def test_blanks_around_a_label_are_refused(store, name, label):
     assert study.status()["seq"] == 1
 
 
-def test_the_digits_that_a_table_shows_of_a_pseudonym_find_it(store, program):
-    study = create_study("ward", SPEC, storage=store, pseudonymise=True, unit_key=KEY)
-    stored = [study.ask([0.1, 0.1], unit=unit).certificate["unit"] for unit in ("P-04", "P-05")]
-    code, out, _ = program("units", "ward", f"{stored[0][:12]}…")
-    assert code == 0
-    assert stored[0][:12] in out
-    assert stored[1][:12] not in out
-    code, _, err = program("units", "ward", stored[0][:7])
-    assert (code, "this study stores pseudonyms" in err) == (2, True)
-
-
-def test_digits_that_begin_two_pseudonyms_name_neither(store, monkeypatch):
-    monkeypatch.setattr("safedial.study.study_reader.pseudonym", lambda key, unit: "ab" * 30 + unit.encode().hex())
-    study = create_study("ward", SPEC, storage=store, pseudonymise=True, unit_key=KEY)
-    for unit in ("P-04", "P-05"):
-        study.ask([0.1, 0.1], unit=unit)
-    with pytest.raises(InvalidInput, match="no decision of this study has it"):
-        study.rows(unit="ab" * 30)
-
-
 def test_a_study_that_stops_again_at_once_is_not_called_resumed(store, program):
     study = create_study("ward", GUARD, storage=store)
     asked = [study.ask([0.1, 0.1]) for _ in range(4)]
-    assert study.status()["stopped"] == "too_many_open"
+    assert study.status()["stop_reason"] == "too_many_open"
     receipt = study.resume("looked at it")
-    assert (receipt.stopped, receipt.to_dict()["stopped"]) == ("too_many_open", "too_many_open")
+    assert (receipt.stop_reason, receipt.to_dict()["stop_reason"]) == ("too_many_open", "too_many_open")
     code, out, _ = program("resume", "ward", "--reason", "again", "--rule", "too_many_open")
     assert code == 0
     assert "has stopped again at once: too many" in out
     for each in asked[:3]:
         study.tell(each.id, reward=0.0, cost=0.0)
     code, out, _ = program("resume", "ward", "--reason", "outcomes are in")
-    assert (code, study.status()["stopped"]) == (0, "")
+    assert (code, study.status()["stop_reason"]) == (0, "")
     assert "The study is resumed." in out
     assert f"{study.status()['seq']}:{study.status()['hash']}" in out
 
@@ -136,14 +105,9 @@ def test_a_checkpoint_does_not_replace_that_of_another_study(store, program, tmp
     assert (one.status()["seq"], other.status()["seq"]) == (3, 1)
     assert program("checkpoint", "--out", tmp_path / "store.json")[0] == 0
     assert program("checkpoint", "--out", tmp_path / "store.json")[0] == 0
-    assert load_checkpoint(tmp_path / "store.json")["study"] == "_store"
-
-
-def test_a_key_file_that_is_not_there_is_said_to_be_unreadable(store, program, tmp_path):
-    create_study("ward", SPEC, storage=store)
-    words = ("checkpoint", "ward", "--json", "--sign-with", tmp_path / "none.pem")
-    code, _, err = program(*words)
-    assert (code, "cannot be read" in err) == (2, True)
+    assert [each["study"] for each in load_checkpoint(tmp_path / "store.json")["studies"]] == ["one", "other"]
+    code, _, err = program("checkpoint", "--reason", "end of the month")
+    assert (code, "is for the log of a study; name the study" in err) == (2, True)
 
 
 def test_verify_says_which_checkpoint_it_compared(store):

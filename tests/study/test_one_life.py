@@ -39,8 +39,8 @@ def test_the_monitor_of_an_export_alarms_where_the_study_does_whatever_is_open_o
     first, second = study.ask([0.5, 0.1]), study.ask([0.5, 0.1])
     study.void(second.id, reason="the patient left")
     assert first.promise == "certified"
-    while study.status()["stopped"] != "alarm":
-        if study.status()["stopped"]:
+    while study.status()["stop_reason"] != "alarm":
+        if study.status()["stop_reason"]:
             study.resume("the noise is what it is")
         study.tell(study.ask([0.5, 0.1]).id, reward=0.1, cost=9.0)
     watch = watch_log(exported(study, tmp_path), SPEC)

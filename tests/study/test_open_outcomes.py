@@ -66,7 +66,7 @@ def test_a_study_with_one_open_outcome_stops_and_verifies(tmp_path):
             noise = 0.1 * rng.standard_normal() if number < 20 else 1.5 + rng.uniform()
             if number != 19:
                 study.tell(decision.id, reward=0.1, cost=decision.intensity * (0.5 + noise))
-        assert study.status()["stopped"] == "student_drift"
+        assert study.status()["stop_reason"] == "student_drift"
         assert study.verify().ok
 
 

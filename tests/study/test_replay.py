@@ -133,7 +133,7 @@ def test_an_answer_given_again_is_marked_and_says_that_the_study_has_stopped(sto
     assert (before.replayed, before.stop_reason) == (False, "")
     again = study.ask([0.5, 0.1], key="visit-1")
     assert (again.id, again.action, again.replayed, again.stop_reason) == (before.id, before.action, True, "stop_rule")
-    assert again.to_dict() == {**before.to_dict(), "replayed": True, "stopped": "stop_rule"}
+    assert again.to_dict() == {**before.to_dict(), "replayed": True, "stop_reason": "stop_rule"}
     said = CliRunner().invoke(
         make_app(), ["study", "ask", "strict", "0.5,0.1", "--key", "visit-1", "--storage", study.store.storage]
     )
@@ -141,7 +141,7 @@ def test_an_answer_given_again_is_marked_and_says_that_the_study_has_stopped(sto
     fresh = study.ask([0.5, 0.1], key="visit-2")
     assert (fresh.action, fresh.replayed, fresh.stop_reason) == (0.0, False, "stop_rule")
     assert "HAS STOPPED SINCE" not in str(study.ask([0.5, 0.1], key="visit-2").explain())
-    assert {"replayed", "stopped"}.isdisjoint(study.decision(before.id).to_dict())
+    assert {"replayed", "stop_reason"}.isdisjoint(study.decision(before.id).to_dict())
 
 
 def test_an_idempotency_key_is_forgotten_after_thirty_days(study, monkeypatch):

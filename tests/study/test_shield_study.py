@@ -277,12 +277,12 @@ def test_a_snapshot_continues_as_the_log_does(tmp_path, monkeypatch):
 def test_a_refuted_start_and_a_drift_stop_the_study_until_a_person_resumes(shelf):
     study = make(shelf, "start", start_scale=0.9)
     treat(study, 30, cost=lambda measured, number: 2.5)
-    assert study.status()["stopped"] == "start_refuted"
+    assert study.status()["stop_reason"] == "start_refuted"
     stopped = treat(study, 1)[0]
     assert (stopped.action, stopped.promise) == (0.0, "none")
     assert [each["decision_id"] for each in study.waiting()] == []
     study.resume("the protocol was lowered", forget=True)
-    assert study.status()["stopped"] == ""
+    assert study.status()["stop_reason"] == ""
     assert treat(study, 1)[0].promise == "declared"
     assert study.verify().ok
 
@@ -311,10 +311,10 @@ def test_evidence_against_the_bracket_stops_a_study_and_a_resume_restarts_it(she
             operations.tell(transaction, read_id(decision.id), lambda _, body=body: body, actor="tester")
 
     study._write(at_once, True)
-    assert (study.status()["stopped"], study.status()["evidence"] > 100.0) == ("bracket_drift", True)
+    assert (study.status()["stop_reason"], study.status()["evidence"] > 100.0) == ("bracket_drift", True)
     assert study.ask({"dose": 4.0, "weight": 70.0}).body["evidence"] > 100.0
     study.resume("another lab measured")
-    assert (study.status()["stopped"], study.status()["evidence"]) == ("", 1.0)
+    assert (study.status()["stop_reason"], study.status()["evidence"]) == ("", 1.0)
     assert study.verify().ok
 
 
@@ -384,7 +384,7 @@ def rounds_to_stop(shelf, name, **told):
     for number in range(1, 60):
         decision = study.ask(context, proposal=4.0 + number % 3)
         study.tell(decision.id, reward=0.0, cost=3.0 + 0.1 * number, **told)
-        if study.status()["stopped"]:
+        if study.status()["stop_reason"]:
             assert study.verify().ok
             return number
     return 60

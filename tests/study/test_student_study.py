@@ -149,7 +149,7 @@ def test_a_pause_without_doses_ends_with_a_new_start_and_harms_no_anytime_promis
     fields = {"dim": 3, **RISKS, "start_action": 0.05, "fallback_action": 0.0, "guard": {"stop": {"decisions": 50}}}
     study = create_study("paused", fields | {"policy": {"name": "hp_student", "promise": promise}}, storage=shelf)
     play(study, 50)
-    assert (study.ask([0.1, 0.2, 0.3]).action, study.status()["stopped"]) == (0.0, "stop_rule")
+    assert (study.ask([0.1, 0.2, 0.3]).action, study.status()["stop_reason"]) == (0.0, "stop_rule")
     study.resume("looked at it")
     held = study.ask([0.1, 0.2, 0.3])
     found = held.promise, held.certificate["lost_rounds"]
@@ -160,9 +160,9 @@ def test_a_pause_without_doses_ends_with_a_new_start_and_harms_no_anytime_promis
 def test_costs_that_rise_stop_the_study_and_a_person_resumes_it(shelf):
     study = make(shelf)
     play(study, 60)
-    while not study.status()["stopped"]:
+    while not study.status()["stop_reason"]:
         play(study, 1, seed=study.status()["seq"], rise=1.0)
-    assert study.status()["stopped"] == "student_drift"
+    assert study.status()["stop_reason"] == "student_drift"
     stopped = study.ask([0.1, 0.2, 0.3])
     assert (stopped.promise, stopped.action, stopped.limit) == ("none", 0.05, "student_drift")
     study.resume("a new batch")
@@ -185,7 +185,7 @@ def test_imported_rounds_count_and_the_anytime_promise_has_its_own_alarm(shelf):
     for number in range(8):
         decision = study.ask([0.1, 0.2, 0.3])
         study.tell(decision.id, reward=0.0, cost=9.0**number * decision.intensity)
-    assert study.status()["stopped"] == "alarm"
+    assert study.status()["stop_reason"] == "alarm"
     study.resume("found it")
     assert study.status()["evidence"] == 1.0
     assert study.verify().ok

@@ -83,7 +83,7 @@ def test_the_model_waits_for_the_first_open_round(study):
 
 
 def test_outcomes_in_arrival_order_are_learned_at_once_and_the_certificate_says_what_that_rests_on(store):
-    study = create_study("arrival", {**SPEC, "folding": "arrival"}, storage=store)
+    study = create_study("arrival", {**SPEC, "learning_order": "arrival"}, storage=store)
     _, second = study.ask([0.5, 0.1]), study.ask([0.1, 0.5])
     study.tell(second.id, reward=0.1, cost=0.2)
     assert study.status()["informative_rounds"] == 1
@@ -108,12 +108,12 @@ def test_behind_a_lost_round_nothing_is_learned_and_the_watch_goes_on(study):
     for _ in range(6):
         study.tell(study.ask([0.1, 0.1]).id, reward=0.1, cost=0.501)
     assert (study.status()["informative_rounds"], study.status()["waiting"]) == (0, 0)
-    assert study.status()["stopped"] == "alarm"
+    assert study.status()["stop_reason"] == "alarm"
     assert study.verify().ok
 
 
 def test_in_arrival_order_too_a_lost_round_ends_the_learning(lite):
-    study = create_study("arrival", {**SPEC, "folding": "arrival"}, storage=lite.store)
+    study = create_study("arrival", {**SPEC, "learning_order": "arrival"}, storage=lite.store)
     first, second = study.ask([0.5, 0.1]), study.ask([0.1, 0.5])
     study.void(first.id, reason="looked bad")
     study.tell(second.id, reward=0.1, cost=0.2)
@@ -296,7 +296,7 @@ def test_studies_are_found_again_and_a_changed_promise_is_refused(storage):
         {"dim": True},
         {"policy": "thompson"},
         {"policy": "nonsense"},
-        {"folding": "sometimes"},
+        {"learning_order": "sometimes"},
         {"colour": "red"},
         {"dial": {"wide": 3}},
         {"guard": {"max_opened": 3}},

@@ -86,7 +86,7 @@ def test_a_study_stops_on_throttled_outcomes_and_verifies(shelf, kind, rounds):
             study.tell(decision.id, reward=0.1, cost=decision.intensity * (0.5 + 0.1 * rng.standard_normal()))
         else:
             study.tell(decision.id, reward=0.1, cost=0.6 + 0.1 * rng.uniform(), applied_action=0.01, throttled=True)
-    assert study.status()["stopped"] in ("drift", "student_drift")
+    assert study.status()["stop_reason"] in ("drift", "student_drift")
     assert study.verify().ok
 
 

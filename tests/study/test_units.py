@@ -1,7 +1,6 @@
-"""Units and visits: who gets a decision and when, for every policy, and pseudonyms in place of labels."""
+"""Units and visits: who gets a decision and when, for every policy."""
 
 import csv
-import hmac
 import json
 
 import pytest
@@ -9,9 +8,8 @@ import pytest
 from safedial import InvalidInput, SafetySpec, growth, open_study
 from safedial.decision.units import Dial, Features
 from safedial.policies import hp_shield
-from safedial.study import Store, StudyError, create_study, list_studies
+from safedial.study import Store, StudyError, create_study
 from safedial.study.operations import request_digest
-from safedial.study.pseudonyms import read_unit_key
 from tests.study.conftest import SPEC
 
 CONFORMAL = {"dim": 2, "promise": "conformal", "threshold": 0.5, "violation_risk": 0.1, "start_action": 0.1}
@@ -20,7 +18,6 @@ SHIELD = {
     "dial": Dial(high=20.0, unit="mg"),
     "features": Features(names=("dose",), center=(4,), scale=(4,), intercept=False),
 }
-KEY = b"a key of more than sixteen bytes"
 
 
 def shield(store, name="shield", **options):
@@ -172,82 +169,6 @@ def test_a_units_long_run_statement_is_the_one_that_its_next_decision_certifies(
     assert study.unit("P-1")["long_run"]["exceeded"] == 0
 
 
-@pytest.fixture
-def ward(lite):
-    return create_study("ward", SPEC, storage=lite.store, pseudonymise=True, unit_key=KEY)
-
-
-def test_a_study_with_pseudonyms_holds_neither_label_nor_key(ward, tmp_path):
-    decision = ward.ask([0.1, 0.2], unit="Jane Roe", visit="1", key="k")
-    pseudonym = hmac.digest(KEY, b"Jane Roe", "sha256").hex()
-    assert decision.certificate["unit"] == pseudonym
-    assert ward.ask([0.1, 0.2], unit="Jane Roe", visit="1", key="k").id == decision.id
-    ward.tell(decision.id, reward=0.1, cost=0.1)
-    for named in ("Jane Roe", pseudonym):
-        assert ward.unit(named)["unit"] == pseudonym
-    first = ward.events()["events"][0]["body"]
-    assert first["units"]["stored_as"] == "HMAC-SHA-256"
-    ward.export(tmp_path / "out.jsonl")
-    ward.store.close()
-    for file in tmp_path.iterdir():
-        content = file.read_bytes()
-        assert b"Jane" not in content
-        assert KEY not in content
-
-
-def test_the_same_key_is_needed_to_name_units_and_no_key_to_read(ward, tmp_path):
-    ward.ask([0.1, 0.2], unit="Jane Roe")
-    (tmp_path / "key").write_bytes(KEY + b"\r\n")
-    again = open_study("ward", storage=ward.store, unit_key=f"file:{tmp_path}/key")
-    assert again.ask([0.1, 0.2], unit="Jane Roe").certificate["unit"] == again.units()[0]["unit"]
-    assert len(again.units()) == 1
-    with pytest.raises(StudyError, match="is not the key that study 'ward' was created with") as refused:
-        open_study("ward", storage=ward.store, unit_key=b"another key of many bytes")
-    assert refused.value.code == "unit_key"
-    blind = open_study("ward", storage=ward.store)
-    assert blind.verify().ok
-    before = blind.status()["seq"]
-    with pytest.raises(StudyError, match="stores pseudonyms of its units; give the key"):
-        blind.ask([0.1, 0.2], unit="Jane Roe")
-    with pytest.raises(StudyError, match="stores pseudonyms: give the pseudonym") as refused:
-        blind.unit("Jane Roe")
-    assert refused.value.code == "unknown_unit"
-    assert blind.status()["seq"] == before
-    with Store(ward.store.storage, unit_keys=[b"some other key, also long", KEY]) as store:
-        assert open_study("ward", storage=store).unit("Jane Roe")["decisions"] == 2
-
-
-def test_a_key_is_needed_where_pseudonyms_are_asked_for_and_only_there(lite, monkeypatch, tmp_path):
-    store = lite.store
-    monkeypatch.setenv("WARD_KEY", "short")
-    for given, words in (
-        ({"pseudonymise": True}, "pseudonymise = True: needs one key; give unit_key, env:NAME"),
-        ({"pseudonymise": "yes"}, "must be True or False"),
-        ({"unit_key": KEY}, "units would be stored as they are; state pseudonymise"),
-        ({"pseudonymise": True, "unit_key": "env:WARD_KEY"}, "at least 16 bytes"),
-        ({"pseudonymise": True, "unit_key": "env:NOT_SET"}, "'env:NOT_SET': names an environment variable that is not"),
-        ({"pseudonymise": True, "unit_key": f"file:{tmp_path}/none"}, "cannot be read"),
-        ({"pseudonymise": True, "unit_key": "a key in plain sight"}, "must be env:NAME"),
-    ):
-        with pytest.raises(InvalidInput, match=words) as refused:
-            create_study("new", SPEC, storage=store, **given)
-        assert "plain sight" not in str(refused.value)
-    assert [row["name"] for row in list_studies(store)] == ["trial"]
-    with pytest.raises(InvalidInput, match="is not for study 'trial', which stores units as given"):
-        open_study("trial", storage=store, unit_key=KEY)
-
-
-def test_an_existing_study_is_opened_only_as_it_was_created(ward):
-    same = {"storage": ward.store, "load_if_exists": True}
-    assert not create_study("ward", SPEC, pseudonymise=True, unit_key=KEY, **same).created
-    with pytest.raises(InvalidInput, match="which stores pseudonyms"):
-        create_study("ward", SPEC, **same)
-    with pytest.raises(InvalidInput, match="which stores no pseudonyms"):
-        create_study("trial", SPEC, pseudonymise=True, **same)
-    with pytest.raises(StudyError, match="is not the key"):
-        create_study("ward", SPEC, pseudonymise=True, unit_key=KEY + b"!", **same)
-
-
 def test_verify_finds_a_visit_whose_entry_was_moved(lite):
     lite.ask([0.1, 0.2], unit="P-04", visit="1")
     lite.ask([0.1, 0.2], unit="P-04", visit="2")
@@ -259,8 +180,6 @@ def test_verify_finds_a_visit_whose_entry_was_moved(lite):
     assert json.dumps(report.to_dict())
 
 
-def test_labels_and_key_files_that_no_text_or_file_can_have_are_clear_errors(ward):
+def test_a_label_that_no_text_can_have_is_a_clear_error(lite):
     with pytest.raises(InvalidInput, match="unit = "):
-        ward.unit("\ud800")
-    with pytest.raises(InvalidInput, match=r"unit_key = .*cannot be read"):
-        read_unit_key("file:a\0b")
+        lite.unit("\ud800")

@@ -45,7 +45,7 @@ def rounds_to_stop(study, tell=None, most=60):
     for number in range(1, most + 1):
         decision = study.ask(X)
         (tell or follow)(study, decision)
-        if study.status()["stopped"]:
+        if study.status()["stop_reason"]:
             return number
     return most + 1
 
@@ -61,12 +61,12 @@ def control(study_of):
     return taken
 
 
-@pytest.mark.parametrize("folding", ["prefix", "arrival"])
-def test_one_outcome_that_is_never_reported_does_not_blind_the_alarm(study_of, control, folding):
-    study = study_of(folding=folding)
+@pytest.mark.parametrize("learning_order", ["prefix", "arrival"])
+def test_one_outcome_that_is_never_reported_does_not_blind_the_alarm(study_of, control, learning_order):
+    study = study_of(learning_order=learning_order)
     study.ask(X)
     assert rounds_to_stop(study) <= control + 10
-    assert study.status()["stopped"] in ("alarm", "noise_broken")
+    assert study.status()["stop_reason"] in ("alarm", "noise_broken")
 
 
 def test_an_expired_outcome_does_not_blind_the_alarm(study_of, control):
@@ -113,7 +113,7 @@ def test_a_resume_takes_back_only_the_rule_that_stopped_and_a_crossed_alarm_foll
     """Stopped by too many open outcomes; then they come, all above the threshold, and somebody resumes."""
     study = study_of(guard={"max_open": 8})
     made = [study.ask(X) for _ in range(9)]
-    assert study.status()["stopped"] == "too_many_open"
+    assert study.status()["stop_reason"] == "too_many_open"
     for decision in made:
         study.tell(decision.id, reward=0.1, cost=0.51)
     evidence = study.status()["evidence"]
@@ -129,7 +129,7 @@ def test_after_a_resumed_alarm_the_next_one_comes_as_soon_as_the_first(study_of,
     study = study_of()
     rounds_to_stop(study)
     study.resume("the pump was replaced")
-    assert study.status()["stopped"] == ""
+    assert study.status()["stop_reason"] == ""
     assert rounds_to_stop(study) <= control + 10
 
 
@@ -151,7 +151,7 @@ def test_a_correction_that_shows_violations_raises_the_alarm(study_of):
         study.tell(made[-1].id, reward=0.1, cost=0.1)
     for decision in made:
         study.correct(decision.id, cost=0.51, reason="the sensor read a fifth")
-    assert study.status()["stopped"] == "alarm"
+    assert study.status()["stop_reason"] == "alarm"
 
 
 def test_every_certificate_after_a_resume_says_so(study_of):
@@ -178,7 +178,7 @@ def test_evidence_is_valid_when_bad_outcomes_come_late_or_never(study_of):
             study.tell(decision.id, reward=0.1, cost=cost)
         if len(late) == 2:
             study.tell(late.pop(0).id, reward=0.1, cost=0.6)
-    assert study.status()["stopped"] == ""
+    assert study.status()["stop_reason"] == ""
     assert study.status()["evidence"] < 10
 
 
@@ -193,7 +193,7 @@ def test_dull_rounds_that_are_voided_do_not_make_the_noise_look_large(study_of):
             study.void(decision.id, reason="dull", unrelated=True)
         else:
             study.tell(decision.id, reward=0.3 * decision.intensity, cost=decision.intensity * (0.3 + noise))
-    assert study.status()["stopped"] in ("", "too_many_unwatched")
+    assert study.status()["stop_reason"] in ("", "too_many_unwatched")
     assert study.status()["noise_evidence"] < 1.0
 
 
@@ -201,9 +201,9 @@ def test_too_many_rounds_without_a_verdict_stop_the_study(study_of):
     study = study_of()
     for _ in range(21):
         study.void(study.ask(X).id, reason="lost", unrelated=True)
-    assert (study.status()["stopped"], study.status()["unwatched"]) == ("too_many_unwatched", 21)
+    assert (study.status()["stop_reason"], study.status()["unwatched"]) == ("too_many_unwatched", 21)
     study.resume("the courier was changed")
-    assert study.status()["stopped"] == ""
+    assert study.status()["stop_reason"] == ""
     assert "to judge the promise by: 21" in study.ask(X).explain()
 
 
@@ -273,7 +273,7 @@ def test_costs_above_what_the_norms_allow_stop_the_study(study_of):
     study.import_history([{"context": X, "action": 0.5, "reward": 0.0, "cost": float(cost)} for cost in costs])
     decision = study.ask(X)
     assert (decision.promise, decision.limit) == ("none", "assumption_broken")
-    assert study.status()["stopped"] == "assumption_broken"
+    assert study.status()["stop_reason"] == "assumption_broken"
 
 
 def test_a_baseline_outside_the_stated_range_is_refused(study_of):
@@ -296,7 +296,7 @@ def test_a_new_study_writes_down_its_rules_and_every_option(study_of):
 def test_a_void_does_not_hide_a_violation_that_was_reported(study_of, control):
     def void(study, decision):
         follow(study, decision)
-        if not study.status()["stopped"]:
+        if not study.status()["stop_reason"]:
             study.void(decision.id, reason="looked wrong", unrelated=True)
 
     study = study_of()
@@ -321,7 +321,7 @@ def test_a_throttled_setting_above_the_advice_says_nothing_of_the_advice(study_o
         study.tell(study.ask(X).id, reward=0.1, cost=0.6, applied_action=-7.0, throttled=True)
     for _ in range(8):
         study.tell(study.ask(X).id, reward=0.1, cost=0.6, applied_action=1.0, throttled=True)
-    assert (study.status()["stopped"], study.status()["unwatched"]) == ("", 8)
+    assert (study.status()["stop_reason"], study.status()["unwatched"]) == ("", 8)
     assert study.status()["evidence"] < 1.0
 
 
@@ -330,19 +330,19 @@ def test_rounds_that_promise_nothing_do_not_dilute_those_that_were_not_watched(s
     for _ in range(21):
         study.ask(X, baseline_cost=9.0)
         study.void(study.ask(X).id, reason="lost", unrelated=True)
-    assert study.status()["stopped"] == "too_many_unwatched"
+    assert study.status()["stop_reason"] == "too_many_unwatched"
 
 
 def test_late_outcomes_from_before_a_resume_do_not_pay_for_new_voids(study_of):
     study = study_of(guard={"max_unwatched": 0.2})
     old = [study.ask(X) for _ in range(21)]
     study.expire([decision.id for decision in old], reason="no answer")
-    assert study.status()["stopped"] == "too_many_unwatched"
+    assert study.status()["stop_reason"] == "too_many_unwatched"
     study.resume("a new courier")
     for decision in old:
         study.void(study.ask(X).id, reason="lost", unrelated=True)
         study.tell(decision.id, reward=0.1, cost=0.1)
-    assert study.status()["stopped"] == "too_many_unwatched"
+    assert study.status()["stop_reason"] == "too_many_unwatched"
 
 
 @pytest.mark.parametrize(("ridge", "bound", "noise"), [(1.0, 1000.0, 1.0), (1e-6, 1.0, 0.01)])

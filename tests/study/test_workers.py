@@ -16,11 +16,11 @@ LOOSE = {**SPEC, "guard": {"alarm_level": 1e-9}}
 
 
 @pytest.mark.portable
-@pytest.mark.parametrize("folding", ["prefix", "arrival"])
-def test_four_workers_end_with_the_state_of_a_serial_fold(storage, tmp_path, folding, count):
+@pytest.mark.parametrize("learning_order", ["prefix", "arrival"])
+def test_four_workers_end_with_the_state_of_a_serial_fold(storage, tmp_path, learning_order, count):
     with Store(storage) as store:
-        study = create_study("trial", {**LOOSE, "folding": folding}, storage=store)
-        rounds = count(5, 200 if folding == "prefix" else 100)
+        study = create_study("trial", {**LOOSE, "learning_order": learning_order}, storage=store)
+        rounds = count(5, 200 if learning_order == "prefix" else 100)
         arguments = [(storage, str(tmp_path / "acks"), seed, "", rounds, 2) for seed in range(4)]
         running = [FORK.Process(target=work, args=words) for words in arguments]
         for worker in running:

@@ -12,7 +12,7 @@ from safedial.cli.study_options import Storage
 
 key = typer.Typer(no_args_is_help=True)
 
-Reason = Annotated[str, typer.Option(help="The reason, for the store's log.")]
+Reason = Annotated[str, typer.Option(help="The reason, kept with the key.")]
 
 
 def serve(
@@ -22,10 +22,6 @@ def serve(
     port: Annotated[int, typer.Option(help="0 for any that is free.")] = 8000,
     workers: Annotated[int, typer.Option(help="Processes. More than one is useful with PostgreSQL.")] = 1,
     rate: Annotated[float | None, typer.Option(help="Requests per second for each key [2000].")] = None,
-    unit_key: Annotated[
-        list[str] | None,
-        typer.Option(help="A key of studies with pseudonyms: env:NAME or file:PATH; may be repeated."),
-    ] = None,
 ) -> None:
     """Serve a store's studies over HTTP, with an operator page at / and the API reference at /docs."""
     from safedial.service.server import serve as run
@@ -39,7 +35,7 @@ def serve(
             typer.echo(f"safedial: {shown(storage)} did not exist: a new, empty store was created", err=True)
         typer.echo(f"safedial serves {shown(storage)} at http://{place}:{port}/ (stop with Ctrl-C)", err=True)
 
-    run(storage, host=host, port=port, workers=workers, rate=rate, unit_keys=unit_key or (), announce=announce)
+    run(storage, host=host, port=port, workers=workers, rate=rate, announce=announce)
 
 
 @key.command()
@@ -53,18 +49,16 @@ def create(
     """Create a key. It is shown only once; the store keeps its SHA-256."""
     from safedial.cli.output import print_json
     from safedial.study import Store
-    from safedial.study.keys import create_key, key_checkpoint
+    from safedial.study.keys import create_key
     from safedial.study.requests import actor_name
 
     with Store(storage) as store:
         text, made = create_key(store, role, study=study, reason=reason, actor=actor_name(None))
-        mark = key_checkpoint(store, made.id)
     if json:
-        print_json({"key": text, **made.to_dict(), "checkpoint": mark})
+        print_json({"key": text, **made.to_dict()})
     else:
         typer.echo(text)
         typer.echo(f"Key {made.id}, role {role}{f', for {study}' if study else ''}. It is not shown again.", err=True)
-        typer.echo(f"Keep for `safedial key verify --checkpoint`: {mark}", err=True)
 
 
 @key.command("list")
@@ -79,11 +73,13 @@ def list_(storage: Storage, json: Json = False) -> None:
     if json:
         print_json({"keys": found})
         return
-    heads, rows = ("id", "role", "study", "created", "revoked"), []
-    for made in found:
-        words = [str(made[name] or "") for name in heads]
-        rows.append((*words[:3], *(when[:16].replace("T", " ") for when in words[3:])))
-    print_table("Keys", heads, rows)
+    heads = ("id", "role", "study", "created", "created_by", "revoked", "revoked_by")
+    rows = [[_cell(name, made[name]) for name in heads] for made in found]
+    print_table("Keys", [name.replace("_", " ") for name in heads], rows)
+
+
+def _cell(name: str, value: str | None) -> str:
+    return (value or "")[:16].replace("T", " ") if name in ("created", "revoked") else value or ""
 
 
 @key.command()
@@ -96,39 +92,15 @@ def revoke(
     """Revoke a key. Running services refuse it within a second."""
     from safedial.cli.output import print_json
     from safedial.study import Store
-    from safedial.study.keys import key_checkpoint, revoke_key
+    from safedial.study.keys import revoke_key
     from safedial.study.requests import actor_name
 
     with Store(storage, create=False) as store:
         gone = revoke_key(store, key_id, reason=reason, actor=actor_name(None))
-        mark = key_checkpoint(store, gone.id)
     if json:
-        print_json({**gone.to_dict(), "checkpoint": mark})
+        print_json(gone.to_dict())
     else:
         typer.echo(f"Key {gone.id} is revoked.")
-        typer.echo(f"Keep for `safedial key verify --checkpoint`: {mark}", err=True)
-
-
-@key.command()
-def verify(
-    storage: Storage,
-    checkpoint: Annotated[
-        str | None, typer.Option(help="The latest SEQ:HASH from `create` or `revoke`; detects a key added since.")
-    ] = None,
-    json: Json = False,
-) -> None:
-    """Check the store's own log and that it matches the keys and studies. Exit status 1 if it does not."""
-    from safedial.cli.output import print_json
-    from safedial.cli.study_output import verify_words
-    from safedial.study import Store, verify_store
-
-    with Store(storage, create=False) as store:
-        report = verify_store(store, checkpoint=checkpoint)
-    if json:
-        print_json(report.to_dict())
-    else:
-        typer.echo(verify_words(report), err=not report.ok)
-    raise typer.Exit(0 if report.ok else 1)
 
 
 def demo(

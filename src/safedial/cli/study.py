@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from safedial.cli.study_log import backup, checkpoint, export, units, verify, waiting
-from safedial.cli.study_options import DecisionId, Format, JsonFlag, Name, Reason, Storage, UnitKey, opened
+from safedial.cli.study_options import DecisionId, Format, JsonFlag, Name, Reason, Storage, opened
 from safedial.cli.study_output import (
     after_import,
     print_answer,
@@ -37,20 +37,16 @@ def create(
         list[str] | None, typer.Option("--set", help="NAME=VALUE, a field of the specification; may be repeated.")
     ] = None,
     load_if_exists: Annotated[bool, typer.Option(help="Open the study if it exists.")] = False,
-    pseudonymise: Annotated[
-        bool, typer.Option("--pseudonymise", help="Store the HMAC-SHA-256 of each unit, with the key of --unit-key.")
-    ] = False,
-    unit_key: UnitKey = None,
     format: Format = "table",
     json: JsonFlag = False,
 ) -> None:
     """Create a study: --set dim=2 --set threshold=0.5 …, or --spec FILE."""
     from safedial.study import Store
-    from safedial.study.manage import UnitKey, make_study
+    from safedial.study.manage import make_study
 
     with Store(storage) as store:
-        fields, units = read_fields(spec, field), UnitKey(pseudonymise, unit_key)
-        made, notes = make_study(name, fields, storage=store, load_if_exists=load_if_exists, actor=None, units=units)
+        fields = read_fields(spec, field)
+        made, notes = make_study(name, fields, storage=store, load_if_exists=load_if_exists, actor=None)
         answer = {"name": made.name, "spec": made.spec.fields, "warnings": notes}
         for note in notes:
             typer.echo(f"safedial: warning: {note}", err=True)
@@ -90,12 +86,11 @@ def ask(
     ] = None,
     unit: Annotated[str | None, typer.Option(help="Who gets it, for example a patient.")] = None,
     visit: Annotated[str | None, typer.Option(help="The visit. A unit's visit has one decision.")] = None,
-    unit_key: UnitKey = None,
     format: Format = "table",
     json: JsonFlag = False,
 ) -> None:
     """Advise an action for a context."""
-    with opened(storage, name, unit_key) as found:
+    with opened(storage, name) as found:
         given = {"allow_extrapolation": allow_extrapolation, "proposal": proposal, "unit": unit, "visit": visit}
         noted = {"key": key, "meta": read_pairs("--meta", meta)}
         decision = found.ask(

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from safedial.cli.study_options import Format, JsonFlag, Name, Reason, Storage, UnitKey, opened
+from safedial.cli.study_options import Format, JsonFlag, Name, Reason, Storage, opened
 from safedial.cli.study_output import long_run_words, print_answer, verify_words
 
 
@@ -21,34 +21,27 @@ def verify(
     checkpoint: Annotated[
         str | None, typer.Option(help="SEQ:HASH, as `checkpoint` printed it, or the file that it wrote.")
     ] = None,
-    public_key: Annotated[
-        Path | None, typer.Option(help="A PEM file: the Ed25519 key that must have signed the checkpoint.")
-    ] = None,
     format: Format = "table",
     json: JsonFlag = False,
 ) -> None:
-    """Check the log, its hash chain and every decision; without a name, all studies and the store's own log.
+    """Check the log, its hash chain and every decision; without a name, those of all studies.
 
     Exit status 1, with the first bad seq, if they do not agree.
     """
-    from safedial.checkpoints import check_signature
-    from safedial.study import list_studies, verify_store
+    from safedial.cli.output import progress_bar
+    from safedial.study import list_studies, verify_store, verify_study
 
-    kept = _kept(checkpoint)
-    if public_key is not None:
-        check_signature(kept or "", public_key)
+    kept, more = _kept(checkpoint), {"workers": os.cpu_count() or 1}
     with opened(storage) as store:
-        sizes = {each["name"]: each["events"] for each in list_studies(store)}
-        if name:
-            reports = [_verified(store, name, sizes.get(name, 0), kept)]
-        else:
-            reports = [verify_store(store, checkpoint=kept)]
-            reports += [_verified(store, each, size, None) for each, size in sizes.items()]
+        size = sum(each["events"] for each in list_studies(store) if name in ("", each["name"]))
+        with progress_bar(f"verifying {name or 'all studies'}", size) as advance:
+            if name:
+                reports = [verify_study(store, name, checkpoint=kept, progress=advance, **more)]
+            else:
+                reports = verify_store(store, checkpoint=kept, progress=advance, **more)
     ok = all(report.ok for report in reports)
     answer = reports[0].to_dict() if name else {"ok": ok, "reports": [report.to_dict() for report in reports]}
     print_answer(answer, format, json, "\n".join(verify_words(report) for report in reports))
-    if isinstance(kept, Mapping) and "signature" in kept and public_key is None:
-        typer.echo("safedial: the checkpoint is signed; --public-key checks its signature", err=True)
     if not ok:
         raise typer.Exit(1)
 
@@ -58,14 +51,6 @@ def _kept(words: str | None) -> Any:
     from safedial.checkpoints import load_checkpoint
 
     return words if words is None or re.fullmatch(r"\d+:[0-9a-f]*", words) else load_checkpoint(Path(words))
-
-
-def _verified(store: Any, name: str, size: int, checkpoint: Any) -> Any:
-    from safedial.cli.output import progress_bar
-    from safedial.study import verify_study
-
-    with progress_bar(f"verifying {name}", size) as advance:
-        return verify_study(store, name, checkpoint=checkpoint, progress=advance, workers=os.cpu_count() or 1)
 
 
 def export(
@@ -86,40 +71,35 @@ def checkpoint(
     reason: Reason = "",
     *,
     out: Annotated[Path | None, typer.Option(help="A file for a second system to keep, JSON.")] = None,
-    sign_with: Annotated[
-        Path | None, typer.Option(help="A PEM file with an Ed25519 private key, to sign the file with.")
-    ] = None,
     format: Format = "table",
     json: JsonFlag = False,
 ) -> None:
     """Print SEQ:HASH to keep elsewhere: `verify --checkpoint` then detects any later change to earlier events.
 
-    Without a name, the checkpoint is of the store's own log, which records the latest event of every study.
+    Without a name, that of every study, which no log records.
     """
-    from safedial.checkpoints import signer
     from safedial.errors import require
     from safedial.io import write_json
     from safedial.study import checkpoint_store
-    from safedial.study.requests import actor_name
 
-    shown = out is not None or json or format == "json"
-    require(shown or sign_with is None, "--sign-with", str(sign_with), "signs a file", "give --out FILE, or --json")
-    signed = signer(sign_with)
+    require(name or not reason, "--reason", reason, "is for the log of a study", "name the study, or leave it out")
     if out is not None:
         check_target(out, name)
     with opened(storage, name or None) as found:
-        mark = found.checkpoint(reason) if name else checkpoint_store(found, reason=reason, actor=actor_name(None))
-    mark = signed(mark)
+        mark = found.checkpoint(reason) if name else checkpoint_store(found)
     if out is not None:
         write_json(out, mark)
-    print_answer(mark, format, json, f"{mark['seq']}:{mark['hash']}")
+    words = [
+        f"{each['seq']}:{each['hash']}" if name else f"{each['study']} {each['seq']}:{each['hash']}"
+        for each in mark.get("studies", [mark])
+    ]
+    print_answer(mark, format, json, "\n".join(words))
 
 
 def check_target(out: Path, name: str) -> None:
     """Refuse a file that cannot be written, or that is not an earlier checkpoint of the same log."""
     from safedial.checkpoints import load_checkpoint
     from safedial.errors import InvalidInput, require
-    from safedial.study.schema import STORE_NAME
 
     require(out.parent.is_dir(), "--out", str(out), "is in a folder that does not exist", "create the folder first")
     if out.exists():
@@ -127,7 +107,7 @@ def check_target(out: Path, name: str) -> None:
             kept: Any = load_checkpoint(out)
         except InvalidInput:
             kept = {}
-        same = kept.get("study") == (name or STORE_NAME)
+        same = isinstance(kept, Mapping) and (kept.get("study") == name if name else "studies" in kept)
         require(same, "--out", str(out), "holds something else than a checkpoint of this log", "name another file")
 
 
@@ -151,14 +131,13 @@ def units(
     storage: Storage,
     *,
     unit: Annotated[str, typer.Argument(help="One unit, for its course; none for all units.")] = "",
-    unit_key: UnitKey = None,
     format: Format = "table",
     json: JsonFlag = False,
 ) -> None:
     """List the units of a study, with their own counts of excesses, or show the course of one."""
     from safedial.cli.output import print_table, shown
 
-    with opened(storage, name, unit_key) as found:
+    with opened(storage, name) as found:
         told = found.unit(unit) if unit else {"units": found.units()}
     if json or format == "json":
         print_answer(told, format, json)
@@ -166,7 +145,7 @@ def units(
     counts = [told] if unit else told["units"]
     heads = ("unit", "decisions", "outcomes", "violations", "share, 95 % interval")
     rows = [
-        (_short(each["unit"]), *(shown(each[head]) for head in heads[1:4]), "{:.3f}–{:.3f}".format(*each["interval"]))
+        (each["unit"], *(shown(each[head]) for head in heads[1:4]), "{:.3f}–{:.3f}".format(*each["interval"]))
         for each in counts
     ]
     print_table(name, heads, rows)
@@ -174,7 +153,7 @@ def units(
         names = ("visit", "at", "action", "applied_action", "reward", "cost", "status")
         heads = tuple(each.removesuffix("_action") for each in names)
         course = [[_cell(each, row.get(each)) for each in names] for row in told["course"]]
-        print_table(f"Course of {_short(told['unit'])}", heads, course)
+        print_table(f"Course of {told['unit']}", heads, course)
         typer.echo(long_run_words(told["long_run"]))
 
 
@@ -198,20 +177,11 @@ def waiting(name: Name, storage: Storage, format: Format = "table", json: JsonFl
     print_table(f"{name}: decisions without an outcome yet", [one.removesuffix("_id") for one in names], shown)
 
 
-def _short(label: str) -> str:
-    """A pseudonym by its first digits, by which `units` finds it too; --json has all of them."""
-    from safedial.study.pseudonyms import PSEUDONYM
-
-    return f"{label[:12]}…" if PSEUDONYM.fullmatch(label) else label
-
-
 def _cell(name: str, value: Any) -> str:
     from safedial.decision.units import rounded_down
 
     if value is None:
         return ""
-    if name == "unit":
-        return _short(value)
     if name == "at":
         return str(value)[:16].replace("T", " ")
     if name == "action":

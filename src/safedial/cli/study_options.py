@@ -31,22 +31,15 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="The same as --format jso
 Name = Annotated[str, typer.Argument(help="The study's name.")]
 DecisionId = Annotated[str, typer.Argument(help="The decision's id, as `ask` printed it and `waiting` lists it.")]
 Reason = Annotated[str, typer.Option(help="The reason, in words.")]
-UnitKey = Annotated[
-    str | None, typer.Option(help="The key of the study's pseudonyms: env:NAME (a variable) or file:PATH.")
-]
 
 
 @contextmanager
-def opened(
-    storage: str, name: str | None = None, unit_key: str | None = None, *, decision_id: str | None = None
-) -> Iterator[Any]:
-    """The store, or one of its studies, by its name or that of one of its decisions; `unit_key` is that of the study's
-    pseudonyms.
-    """
+def opened(storage: str, name: str | None = None, *, decision_id: str | None = None) -> Iterator[Any]:
+    """The store, or one of its studies, by its name or that of one of its decisions."""
     from safedial.study import Store, find_decision, open_study
 
     with Store(storage, create=False) as store:
         if decision_id is not None:
             yield find_decision(store, decision_id)[0]
         else:
-            yield store if name is None else open_study(name, storage=store, unit_key=unit_key)
+            yield store if name is None else open_study(name, storage=store)

@@ -70,9 +70,11 @@ def resumed_words(receipt: Any) -> str:
     """Whether a study goes on after it was resumed."""
     from safedial.decision.decision import LIMITS
 
-    if not receipt.stopped:
+    if not receipt.stop_reason:
         return "The study is resumed."
-    return f"The study was resumed and has stopped again at once: {LIMITS[receipt.stopped]} ({receipt.stopped})."
+    return (
+        f"The study was resumed and has stopped again at once: {LIMITS[receipt.stop_reason]} ({receipt.stop_reason})."
+    )
 
 
 def verify_words(report: Any) -> str:
@@ -167,7 +169,11 @@ def with_age(status: dict[str, Any]) -> dict[str, Any]:
         return f"{since[:16].replace('T', ' ')} UTC, {waited / 3600:.1f} hours ago"
 
     times = {name: status[name] for name in ("oldest_open", "overdue_since") if status.get(name)}
-    return {**status, "stopped": status["stopped"] or "no", **{name: aged(since) for name, since in times.items()}}
+    return {
+        **status,
+        "stop_reason": status["stop_reason"] or "none",
+        **{name: aged(since) for name, since in times.items()},
+    }
 
 
 def with_named_wait(study: Any, status: dict[str, Any]) -> dict[str, Any]:

@@ -54,7 +54,6 @@ def series(track: Track, points: int) -> dict[str, Any]:
             "due_after": guard.deadline,
             "stops_after": guard.max_open_hours,
             "units": dict(rules.features.units or {}) if rules.features else {},
-            "pseudonyms": bool(track.study.spec.unit_check),
             "alarm_at": 100.0 if track.study.spec.learner.watches_itself else 1.0 / guard.alarm_level,
             "counts": counts(track, path),
             "interval": list(share_interval(over.sum(), known.sum())),
@@ -112,7 +111,7 @@ def counts(track: Track, path: Any = None) -> dict[str, Any]:
             "void": int(np.isin(status, (VOID, EXPIRED, THROTTLED)).sum() + track.column("withheld").sum()),
             "imported": track.imported,
             "evidence": None if track.study.spec.learner.watches_itself else evidence,
-            "stopped": track.stopped,
+            "stop_reason": track.stop_reason,
             "resumes": len(track.resumes),
             "unwatched": unwatched(track),
             "oldest_open": moment(int(waiting[0])) if len(waiting) else None,
@@ -165,7 +164,7 @@ def curves(track: Track, points: int, path: Any) -> dict[str, Any]:
     known, over = over_threshold(track)
     cost, proposal, earned = track.column("cost"), track.column("proposal"), track.has_status(*KNOWN)
     side = -1.0 if track.study.spec.rules.policy.options.get("direction") == "below" else 1.0  # the worst cost
-    expected = track.column("estimate") * _reward_intensity(track, "applied")
+    expected = track.column("estimate") * _reward_intensity(track, "applied_action")
     best = np.maximum(track.column("estimate"), 0.0) * _reward_intensity(track, "safe_action")
     seen, hits = np.cumsum(known)[last], np.cumsum(over)[last]
     ends = [share_interval(*pair) for pair in zip(hits, seen, strict=True)]
@@ -176,7 +175,7 @@ def curves(track: Track, points: int, path: Any) -> dict[str, Any]:
         "at": [moment(int(at)) for at in track.column("at")[last]],
         "proposed": plain(_means(proposal, np.isfinite(proposal), first)),
         "advised": plain(_means(track.column("action"), np.ones(track.rows, dtype=bool), first)),
-        "applied": plain(_means(track.column("applied"), earned, first)),
+        "applied": plain(_means(track.column("applied_action"), earned, first)),
         "cost": plain(_means(cost, known, first)),
         "cost_max": _worst(cost, known, first, side),
         "costs": {name: _worst(track.share(name, np.array(each)), known, first) for name, each in track.costs.items()},
@@ -239,7 +238,7 @@ def shown_row(track: Track, row: int) -> dict[str, Any]:
     """A decision with its outcome, as the page and the API show it."""
     tag = int(track.value("tag", row)).to_bytes(TAG, "big")
     seq, status = int(track.value("seq", row)), STATUSES[int(track.value("status", row))]
-    names = ("action", "safe_action", "proposal", "applied", "reward", "cost")
+    names = ("action", "safe_action", "proposal", "applied_action", "reward", "cost")
     values = {name: track.value(name, row) for name in names}
     shown = {name: None if math.isnan(value) else value for name, value in values.items()}
     over = status in ("known", "corrected", "throttled") and bool(track.value("over", row))

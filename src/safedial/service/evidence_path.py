@@ -95,7 +95,7 @@ def _judged(track: Track) -> tuple[Any, Any]:
     """By row, whether an outcome breaks the promise at the advised setting, and whether it does not tell."""
     number: Any = track.column("number")
     throttled = track.column("status") == THROTTLED
-    below = track.column("applied") <= track.column("action")
+    below = track.column("applied_action") <= track.column("action")
     over, silent = np.zeros((2, track.rows), dtype=bool)
     for rules, costs in _costs_at_advice(track):
         # A throttled cost counts if it exceeds in spite of that, and not because of sensor error.
@@ -127,7 +127,9 @@ def _costs_at_advice(track: Track) -> list[tuple[Any, Any]]:
 
 def _above_advice(track: Track) -> Iterator[tuple[int, Sample, float]]:
     """The rounds for which more was applied than advised, as samples for the watch, with their advice."""
-    cost, applied, action, baseline = (track.column(name) for name in ("cost", "applied", "action", "baseline_cost"))
+    cost, applied, action, baseline = (
+        track.column(name) for name in ("cost", "applied_action", "action", "baseline_cost")
+    )
     rules = track.study.spec.rules
     names = rules.spec.costs or ()
     for row in np.flatnonzero(applied > action):

@@ -53,7 +53,7 @@ class Metrics:
         for gauge, words in GAUGES.items():
             made = prometheus.Gauge(f"safedial_study_{gauge}", words, ["study"], registry=registry)
             for name, counts in studies.items():
-                value = counts[gauge]
+                value = float(bool(counts["stop_reason"])) if gauge == "stopped" else counts[gauge]
                 if value is not None:
-                    made.labels(name).set(float(bool(value)) if gauge == "stopped" else value)
+                    made.labels(name).set(value)
         return prometheus.generate_latest(self.registry) + prometheus.generate_latest(registry)

@@ -26,7 +26,7 @@ _CODES = {
     404: ("unknown_study", "unknown_decision", "unknown_key", "unknown_unit", "unknown_visit", "not_found"),
     405: ("method_not_allowed",),
     408: ("slow_body",),
-    409: ("study_exists", "conflict", "visit_taken", "other_rule", "other_study", "own_policy", "unit_key"),
+    409: ("study_exists", "conflict", "visit_taken", "other_rule", "other_study", "own_policy"),
     413: ("too_large",),
     415: ("not_json",),
     422: (
@@ -38,7 +38,6 @@ _CODES = {
         "out_of_range",
         "key_reused",
         "reason_required",
-        "bad_signature",
     ),
     429: ("too_many_requests",),
     500: ("log_broken", "fault"),

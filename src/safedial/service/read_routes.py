@@ -134,7 +134,7 @@ async def rows(service: Service, request: Request, caller: Caller, fields: dict[
     before, most = number(request, "before", None, 2**62), max(1, number(request, "limit", 50, 500))
     query = request.query_params
     late = number(request, "overdue", 0, 1) > 0
-    wanted = Wanted(query.get("search", "")[:200], query.get("unit"), query.get("visit"), caller.may("decide"), late)
+    wanted = Wanted(query.get("search", "")[:200], query.get("unit"), query.get("visit"), late)
     named = wanted.unit is not None or wanted.visit is not None
     track = await service.track(request.path_params["name"], 1e9 if named else LOOK_SECONDS, fresh=named)
     return reply(await asyncio.to_thread(rows_page, track, before, most, wanted))
@@ -154,15 +154,15 @@ async def units(service: Service, request: Request, caller: Caller, fields: dict
     """The study's units, each with its own count of outcomes over the threshold and a 95 % interval."""
     after, most = number(request, "after", 0, 2**62), max(1, number(request, "limit", 100, 500))
     track = await service.track(request.path_params["name"], fresh=True)
-    wanted = Wanted(request.query_params.get("search", "")[:200], by_label=caller.may("decide"))
-    return reply(await asyncio.to_thread(units_page, track, after, most, wanted))
+    search = request.query_params.get("search", "")[:200]
+    return reply(await asyncio.to_thread(units_page, track, after, most, search))
 
 
 @route("GET", "/v1/studies/{name}/units/{unit:path}", gives=schemas.Unit)
 async def unit(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
     """One unit: its course, its own counts, and its long-run statement where the policy keeps a level for each unit."""
     track = await service.track(request.path_params["name"], fresh=True)
-    return reply(await asyncio.to_thread(unit_page, track, request.path_params["unit"], caller.may("decide")))
+    return reply(await asyncio.to_thread(unit_page, track, request.path_params["unit"]))
 
 
 @route("GET", "/healthz", role=None, gives=schemas.Health)

@@ -22,7 +22,7 @@ from safedial.service.problem import Problem
 from safedial.service.routing import Handler, idempotency_key, reply, route
 from safedial.study import Receipt, list_studies
 from safedial.study.errors import StudyError
-from safedial.study.manage import UnitKey, make_study
+from safedial.study.manage import make_study
 from safedial.study.spec import read_spec
 
 LARGEST_DIM = 1_000
@@ -43,7 +43,6 @@ async def create(service: Service, request: Request, caller: Caller, fields: dic
         storage=service.store,
         actor=caller.actor,
         load_if_exists=again,
-        units=UnitKey(fields.get("pseudonymise", False)),
     )
     service.studies[made.name] = made
     again = not made.created
@@ -91,7 +90,7 @@ async def decide(service: Service, request: Request, caller: Caller, fields: dic
     """Advise an action for a context. Answered after the commit.
 
     A repeated Idempotency-Key gets the earlier answer, marked by `replayed` and the header Idempotent-Replayed;
-    `stopped` says whether the study has stopped since.
+    `stop_reason` says whether the study has stopped since.
     """
     study = service.studies.get(request.path_params["name"]) or await service.study(request.path_params["name"])
     ask = partial(study.ask, **fields, key=idempotency_key(request), actor=caller.actor)

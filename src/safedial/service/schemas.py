@@ -90,15 +90,12 @@ class Spec(BaseModel):
     labels: dict[str, str] | None = Field(
         None, description='names for readers: {"cost": "trough", "cost_unit": "mg/l", "reward": ..., "unit": "patient"}'
     )
-    folding: str | None = Field(None, description="prefix or arrival")
+    learning_order: str | None = Field(None, description="prefix or arrival")
 
 
 class NewStudy(_Closed):
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")
     spec: Spec
-    pseudonymise: bool = Field(
-        False, description="store the HMAC-SHA-256 of each unit; the service must have been started with --unit-key"
-    )
 
 
 class Ask(_Closed):
@@ -187,7 +184,7 @@ class Decision(BaseModel):
     proposal: float | None = Field(None, description="the proposal that came with the question")
     proposal_answer: str | None = Field(None, description="granted, lowered or raised; the certificate says why")
     replayed: bool | None = Field(None, description="repeated for the same request with the same key")
-    stopped: str | None = Field(None, description="the rule that has stopped the study since, or empty")
+    stop_reason: str | None = Field(None, description="the rule that has stopped the study since, or empty")
 
 
 class DecisionRecord(Decision):
@@ -205,7 +202,9 @@ class Receipt(BaseModel):
     seq: int
     hash: str = Field(description="of the event: with its seq a checkpoint, for `verify`")
     replayed: bool = Field(description="it was already recorded")
-    stopped: str | None = Field(None, description="of a resume: the rule that has stopped the study again, or empty")
+    stop_reason: str | None = Field(
+        None, description="of a resume: the rule that has stopped the study again, or empty"
+    )
 
 
 class Event(BaseModel):
@@ -263,7 +262,7 @@ class StudyState(BaseModel):
     overdue: int | None = Field(None, description="open outcomes beyond due_after, or else max_open_hours")
     overdue_since: str | None = Field(None, description="when the oldest of them became overdue")
     evidence: float
-    stopped: str
+    stop_reason: str = Field(description="the rule that has stopped the study, or empty")
     hash: str = Field(description="of the last event: with seq a checkpoint")
     notes: list[str] = Field(description="further remarks, in words")
     spec: dict[str, Any]

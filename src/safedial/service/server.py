@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from safedial.errors import import_extra, require
@@ -37,8 +37,6 @@ the snapshots that a long study writes, and then keeps several times as much as 
 STORAGE = "SAFEDIAL_STORAGE"
 HOST = "SAFEDIAL_HOST"
 RATE = "SAFEDIAL_RATE"
-UNIT_KEYS = "SAFEDIAL_UNIT_KEYS"
-"""Where the keys of pseudonyms are, env:NAME or file:PATH, one on a line; never a key itself."""
 
 QUIET: dict[str, Any] = {
     "access_log": False,
@@ -58,7 +56,6 @@ def serve(
     port: int = 8000,
     workers: int = 1,
     rate: float | None = None,
-    unit_keys: Sequence[str] = (),
     announce: Callable[[bool], None] = lambda new: None,
 ) -> None:
     """Serve a store until interrupted. An address that other machines can reach needs a key first. `announce` is called
@@ -67,11 +64,9 @@ def serve(
     require(1 <= workers <= 64, "workers", workers, "must lie between 1 and 64")
     require(0 <= port <= 65535, "port", port, "must lie between 0 and 65535")
     new = lacks_file(storage)
-    with Store(storage, unit_keys=unit_keys) as store:
+    with Store(storage) as store:
         refuse_open_address(store, host)
-    os.environ.update(
-        {STORAGE: storage, HOST: host, UNIT_KEYS: "\n".join(unit_keys)} | ({} if rate is None else {RATE: repr(rate)})
-    )
+    os.environ.update({STORAGE: storage, HOST: host} | ({} if rate is None else {RATE: repr(rate)}))
     announce(new)
     options = {"factory": True, "lifespan": "on", "timeout_graceful_shutdown": 10, **QUIET}
     uvicorn.run("safedial.service.server:worker", host=host, port=port, workers=workers, **options)
@@ -83,7 +78,7 @@ def worker() -> Any:
     gc.set_threshold(COLLECT_OBJECTS)
     with contextlib.suppress(AttributeError, OSError, TypeError):  # other C libraries have no such setting
         ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, LARGE)
-    store = Store(os.environ[STORAGE], unit_keys=os.environ.get(UNIT_KEYS, "").splitlines())
+    store = Store(os.environ[STORAGE])
     rate = os.environ.get(RATE)
     limits = Limits() if rate is None else Limits(rate=float(rate), burst=2 * float(rate))
     app = make_app(store, allow_keyless=is_loopback(os.environ.get(HOST, "")), limits=limits, own=True)

@@ -44,11 +44,11 @@ KNOWN = (CODE["known"], CODE["corrected"])
 COLUMNS = (
     *("seq", "at", "tag", "action", "safe_action", "estimate", "number", "baseline_cost", "evidence", "proposal"),
     *("watched", "start", "proved"),
-    *("applied", "reward", "cost", "over", "resolved", "status", "withheld", "blocked"),
+    *("applied_action", "reward", "cost", "over", "resolved", "status", "withheld", "blocked"),
 )
 _DECIDED = (
     *("action", "safe_action", "prediction.reward", "round", "baseline_cost", "evidence", "proposal"),
-    *("intensity", "doubt", "promise", "habit", "key", "meta", "unit", "visit"),
+    *("intensity", "fallback_reason", "promise", "limiter", "key", "meta", "unit", "visit"),
 )
 _OTHERS = ("reward", "cost", "applied_action", "throttled", "unrelated", "rule", "evidence", "keep_learning")
 
@@ -98,7 +98,7 @@ class Track:
         self.resumes: list[Turn] = []
         self.amendments: list[Turn] = []
         self.learned_from = 0
-        self.stopped = ""
+        self.stop_reason = ""
         self.visits: dict[int, Visit] = {}
         self.units: dict[str, list[int]] = {}
         self.imported = 0
@@ -173,18 +173,18 @@ class Track:
         elif means.stops or means.resumes:
             stated = dict(zip(_OTHERS, event.fields, strict=True))
             turns = self.stops if means.stops else self.resumes
-            self.stopped = stated["rule"] if means.stops else ""
+            self.stop_reason = stated["rule"] if means.stops else ""
             turns.append(Turn(event.seq, event.at, stated["rule"] or "", stated["evidence"]))
         self.seq = event.seq
 
     def _decided(self, seq: int, at: int, tag: int, fields: list[Any]) -> None:
-        *numbers, intensity, doubt, promise, habit = fields[:-4]
+        *numbers, intensity, fallback_reason, promise, limiter = fields[:-4]
         visit = Visit(*fields[-4:])
         said, learner = PROMISES[promise], self.study.spec.at(seq).learner
-        watched = not doubt and said.claimed
+        watched = not fallback_reason and said.claimed
         start = watched and (said.from_constants or not said.proved) and learner.watches_itself
         proved = float(said.proved) if said.claimed else nan
-        given = waits({"intensity": intensity, "habit": habit}, learner.awaits_all)
+        given = waits({"intensity": intensity, "limiter": limiter}, learner.awaits_all)
         known = (seq, at, tag, *(nan if number is None else number for number in numbers), watched, start, proved)
         unknown = (nan, nan, nan, False, nan, CODE[next_status("", "open", given=given)], False, False)
         for column, value in zip(self._columns.values(), (*known, *unknown), strict=True):
@@ -206,7 +206,7 @@ class Track:
         columns["status"][row] = CODE[known.status]
         withheld, lost = False, not known.unrelated
         if known.values:
-            applied = columns["applied"][row] = known.applied
+            applied = columns["applied_action"][row] = known.applied
             told = known.values["cost"]
             over = columns["over"][row] = spec.learner.is_over(spec.rules, told)
             columns["reward"][row] = known.values["reward"]

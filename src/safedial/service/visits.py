@@ -18,18 +18,12 @@ LONGEST_COURSE = 500
 
 
 class Wanted(NamedTuple):
-    """Which decisions a query asks for. `by_label`: whether the caller may name a unit by its label where the study
-    stores pseudonyms: only who may ask for decisions, because the answers tell whose pseudonym it is.
-    """
+    """Which decisions a query asks for."""
 
     search: str = ""
     unit: str | None = None
     visit: str | None = None
-    by_label: bool = False
     overdue: bool = False
-
-
-ALL = Wanted()
 
 
 def rows_page(track: Track, before: int | None, limit: int, wanted: Wanted) -> dict[str, Any]:
@@ -49,7 +43,7 @@ def _matching(track: Track, wanted: Wanted) -> Iterable[int]:
     """The rows that a query asks for, the latest first."""
     rows: Iterable[int] = range(track.rows - 1, -1, -1)
     if wanted.unit is not None:
-        rows = reversed(track.units[_stored(track, wanted.unit, wanted.by_label)])
+        rows = reversed(_of_unit(track, wanted.unit))
     if wanted.visit is not None:
         rows = [row for row in rows if track.visits.get(row, NOT_NOTED).visit == wanted.visit]
         if not rows:
@@ -59,50 +53,42 @@ def _matching(track: Track, wanted: Wanted) -> Iterable[int]:
         rows = [row for row in rows if late[row]]
     if not wanted.search:
         return rows
-    names = track.study.unit_names(wanted.search) if wanted.by_label else ()
-    return (row for row in rows if _matches(track, row, wanted.search.lower(), names))
+    return (row for row in rows if _matches(track, row, wanted.search.lower()))
 
 
-def _matches(track: Track, row: int, words: str, names: tuple[str, ...]) -> bool:
+def _matches(track: Track, row: int, words: str) -> bool:
     noted = track.visits.get(row, NOT_NOTED)
     texts = (*(noted.key or "", noted.unit or "", noted.visit or ""), *_pairs(noted.meta or {}))
-    found = words == str(int(track.value("seq", row))) or any(words in each.lower() for each in texts)
-    return found or noted.unit in names
+    return words == str(int(track.value("seq", row))) or any(words in each.lower() for each in texts)
 
 
 def _pairs(meta: dict[str, Any]) -> list[str]:
     return [f"{name} {value}" for name, value in meta.items()]
 
 
-def _stored(track: Track, unit: str, by_label: bool) -> str:
-    """A unit's label as the log has it."""
-    names = track.study.unit_names(unit) if by_label else (unit,)
-    found = next((name for name in names if name in track.units), None)
-    if found is None:
-        raise unknown_unit(unit, pseudonyms=bool(track.study.spec.unit_check))
-    return found
+def _of_unit(track: Track, unit: str) -> list[int]:
+    if unit not in track.units:
+        raise unknown_unit(unit)
+    return track.units[unit]
 
 
-def units_page(track: Track, after: int, limit: int, wanted: Wanted = ALL) -> dict[str, Any]:
-    """Units with their counts, in the order of their first decisions; those that a search asks for."""
+def units_page(track: Track, after: int, limit: int, search: str = "") -> dict[str, Any]:
+    """Units with their counts, in the order of their first decisions; those whose labels contain `search`."""
     with track.lock:
         known, over = over_threshold(track)
-        words = wanted.search
-        names = track.study.unit_names(words) if words and wanted.by_label else ()
-        fits = (item for item in track.units.items() if words.lower() in item[0].lower() or item[0] in names)
+        fits = (item for item in track.units.items() if search.lower() in item[0].lower())
         some = list(itertools.islice(fits, after, after + limit + 1))
         rows = [{"unit": unit, **_counts(rows, known, over)} for unit, rows in some[:limit]]
         return {"units": rows, "after": after + limit if len(some) > limit else None}
 
 
-def unit_page(track: Track, unit: str, by_label: bool) -> dict[str, Any]:
+def unit_page(track: Track, unit: str) -> dict[str, Any]:
     """One unit: its counts, its course and its long-run statement."""
     with track.lock:
-        stored = _stored(track, unit, by_label)
-        rows = track.units[stored]
-        told = {"unit": stored, **_counts(rows, *over_threshold(track))}
+        rows = _of_unit(track, unit)
+        told = {"unit": unit, **_counts(rows, *over_threshold(track))}
         told["course"] = [shown_row(track, row) for row in rows[-LONGEST_COURSE:]]
-    return {**told, "long_run": track.study.long_run(stored)}
+    return {**told, "long_run": track.study.long_run(unit)}
 
 
 def _counts(rows: list[int], known: Any, over: Any) -> dict[str, Any]:

@@ -5,18 +5,17 @@
             update_state(state, event) ◄───────────────┘
 
 Read event, event_kinds, state, reducer, replay_log, transaction, store, ids, operations, study in this order; then
-sqlite_file (checks of the file at each write), verify and store_log (checks afterwards).
+sqlite_file (checks of the file at each write), verify (checks afterwards).
 """
 
 from __future__ import annotations
 
 from safedial.study.answer import Receipt, StudyDecision
 from safedial.study.errors import MEANINGS, StoreUnavailable, StudyError
-from safedial.study.manage import create_study, find_decision, list_studies, open_study
+from safedial.study.manage import checkpoint_store, create_study, find_decision, list_studies, open_study
 from safedial.study.store import Store
-from safedial.study.store_log import checkpoint_store, verify_store
 from safedial.study.study import Study
-from safedial.study.verify_parts import verify_study
+from safedial.study.verify_parts import verify_store, verify_study
 
 __all__ = [
     "MEANINGS",

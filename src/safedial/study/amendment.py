@@ -82,7 +82,7 @@ def amended_spec(before: StudySpec, fields: Mapping[str, Any], *, since: int = 0
     check_fallback(fields, made)
     require(changed_in(before, made), "spec", [], "changes nothing", "state what is to differ from now on")
     began = before.began if _goes_on(before, made) else since
-    return replace(made, unit_check=before.unit_check, before=before, since=since, began=began)
+    return replace(made, before=before, since=since, began=began)
 
 
 def _goes_on(before: StudySpec, after: StudySpec) -> bool:

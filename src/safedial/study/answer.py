@@ -112,12 +112,12 @@ class StudyDecision(NamedTuple):
             "study": self.study,
             "seq": self.seq,
             "at": moment(self.at),
-            "folding": self.learning_order,
+            "learning_order": self.learning_order,
             "model_seq": body["model_seq"],
             "open": body["open"],
             "void": body["void"],
             "imported": body["imported"],
-            "habit": body["habit"],
+            "limiter": body["limiter"],
             "version": body["version"],
             "resumed": [{"seq": seq, "rule": rule, "at": moment(at)} for seq, rule, at in body["resumed"]],
             "frozen": body["frozen"],
@@ -196,7 +196,7 @@ class StudyDecision(NamedTuple):
         """Plain values, as in the answers of the command line and the service. If they are `shared`, parts of them are
         those of other decisions too, to be read only.
         """
-        known = {"replayed": self.replayed, "stopped": self.stop_reason}
+        known = {"replayed": self.replayed, "stop_reason": self.stop_reason}
         return {
             "id": self.id,
             "seq": self.seq,
@@ -220,7 +220,7 @@ class Receipt(NamedTuple):
     seq: int
     created: bool = True
     hash: str = ""
-    stopped: str | None = None
+    stop_reason: str | None = None
     """Of a resume: the rule that has stopped the study again at once, or "" if none has; else None."""
 
     def __repr__(self) -> str:
@@ -228,7 +228,7 @@ class Receipt(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         named = {"decision_id": self.decision_id} if self.decision_id else {}
-        after = {} if self.stopped is None else {"stopped": self.stopped}
+        after = {} if self.stop_reason is None else {"stop_reason": self.stop_reason}
         return {**named, "seq": self.seq, "hash": self.hash, "replayed": not self.created, **after}
 
 

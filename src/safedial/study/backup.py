@@ -18,7 +18,7 @@ from safedial.study.database import parse_url, reading, unavailable, writing
 from safedial.study.errors import StudyError
 from safedial.study.log import CHUNK
 from safedial.study.replay_log import Source
-from safedial.study.schema import TABLES, events, meta, sa, studies
+from safedial.study.schema import TABLES, meta, sa, studies
 from safedial.study.store import Store
 from safedial.study.verify import verify_log
 
@@ -41,7 +41,7 @@ def backup(store: Store, target: str | Path) -> dict[str, Any]:
         )
     return {
         "target": parse_url(url).render_as_string(hide_password=True),
-        "studies": len(reports) - 1,
+        "studies": len(reports),
         "events": sum(report.events for report in reports),
         "heads": {report.study: f"{report.seq}:{report.hash}" for report in reports if report.seq},
     }
@@ -71,12 +71,11 @@ def _copy_file(store: Store, file: Path) -> None:
 
 def _copy_rows(store: Store, copy: Store) -> None:
     with reading(store.engine) as source, writing(copy.engine) as target:
-        empty = target.execute(sa.select(sa.func.count()).select_from(events)).scalar() == 0
-        require(empty, "target", str(copy), "has events already", "name an empty store")
-        target.execute(studies.delete())
-        for table in TABLES:
-            if table is not meta:
-                _copy_table(source, target, table)
+        copied = [table for table in TABLES if table is not meta]
+        empty = all(target.execute(sa.select(table).limit(1)).first() is None for table in copied)
+        require(empty, "target", str(copy), "has studies or keys already", "name an empty store")
+        for table in copied:
+            _copy_table(source, target, table)
 
 
 def _copy_table(source: Any, target: Any, table: Any) -> None:

@@ -33,7 +33,6 @@ class Kind(NamedTuple):
     amends: bool = False
     creates_study: bool = False
     confirms_snapshot: bool = False
-    key_act: str = ""  # what is done to an access key
 
 
 class _Kinds(dict[str, Kind]):
@@ -55,8 +54,6 @@ EVENT_KINDS = _Kinds({
     "amended": Kind(amends=True),  # the specification from the next decision on; about event 1
     "checkpoint": Kind(),  # seq and hash were given out, to be kept elsewhere
     "snapshot": Kind(confirms_snapshot=True),  # the digest of the stored state after the previous event
-    "key_created": Kind(key_act="made"),  # this and the next are in the store's own log (store_log.py)
-    "key_revoked": Kind(key_act="revoked"),
 })  # fmt: skip
 
 DECISIONS = tuple(kind for kind, means in EVENT_KINDS.items() if means.decides)
@@ -73,7 +70,7 @@ def waits(body: Mapping[str, Any], awaits_all: bool) -> bool:
     """Whether a decision waits for an outcome: if it gives something, or, where the learner `awaits_all`, unless a cap
     of the study gives nothing to contexts like this one.
     """
-    return body["intensity"] > 0.0 or (awaits_all and body["habit"] not in ("mask", "cap"))
+    return body["intensity"] > 0.0 or (awaits_all and body["limiter"] not in ("mask", "cap"))
 
 
 class RoundHistory(NamedTuple):

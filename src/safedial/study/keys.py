@@ -1,4 +1,4 @@
-"""Access keys: 256 random bits, shown once, stored as their SHA-256. Creating or revoking one is an event of the store.
+"""Access keys: 256 random bits, shown once, stored as their SHA-256, with who created and revoked each, when and why.
 
 A key is `sd_ID_SECRET`. Roles: `read`; `observe` also reports outcomes; `decide` also asks; `admin` does everything. A
 key may be limited to one study. Any number may be valid at once, so that a new key can replace an old one smoothly.
@@ -14,11 +14,9 @@ from safedial.errors import require
 from safedial.study.database import reading, writing
 from safedial.study.errors import StudyError
 from safedial.study.event import moment, now
-from safedial.study.event_kinds import EVENT_KINDS
-from safedial.study.log import lock_head, read_events
-from safedial.study.schema import STORE_LOG, keys, sa
+from safedial.study.log import lock_store
+from safedial.study.schema import keys, sa
 from safedial.study.store import Store
-from safedial.study.store_log import append_to_store
 
 ROLES = ("read", "observe", "decide", "admin")
 
@@ -30,7 +28,11 @@ class Key(NamedTuple):
     role: str
     study: str
     created: int
-    revoked: int | None
+    created_by: str
+    created_reason: str
+    revoked: int | None = None
+    revoked_by: str | None = None
+    revoked_reason: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         revoked = None if self.revoked is None else moment(self.revoked)
@@ -45,12 +47,9 @@ def create_key(store: Store, role: str, *, study: str = "", reason: str, actor: 
     _check_reason(reason)
     name, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
     text = f"sd_{name}_{secret}"
-    made = Key(name, role, study, now(), None)
+    made = Key(name, role, study, now(), actor, reason)
     with writing(store.engine) as connection:
-        values = {**made._asdict(), "hash": hash_key(text)}
-        connection.execute(keys.insert().values(**values))
-        body = {"id": name, "role": role, "study": study, "hash": hash_key(text).hex()}
-        append_to_store(connection, "key_created", body, at=made.created, actor=actor, reason=reason)
+        connection.execute(keys.insert().values(**made._asdict(), hash=hash_key(text)))
     return text, made
 
 
@@ -58,15 +57,14 @@ def revoke_key(store: Store, key_id: str, *, reason: str, actor: str) -> Key:
     """Revoke a key for good."""
     _check_reason(reason)
     with writing(store.engine) as connection:
-        lock_head(connection, STORE_LOG)
+        lock_store(connection)
         found = _find(connection, keys.c.id == str(key_id))
         if found is None:
             raise StudyError("unknown_key", f"key_id = {str(key_id)[:40]!r}: there is no such key")
         require(found.revoked is None, "key_id", key_id, "is revoked already")
-        at = now()
-        connection.execute(keys.update().where(keys.c.id == found.id).values(revoked=at))
-        append_to_store(connection, "key_revoked", {"id": found.id}, at=at, actor=actor, reason=reason)
-    return found._replace(revoked=at)
+        revoked = {"revoked": now(), "revoked_by": actor, "revoked_reason": reason}
+        connection.execute(keys.update().where(keys.c.id == found.id).values(**revoked))
+    return found._replace(**revoked)
 
 
 def live_keys(store: Store) -> dict[bytes, Key]:
@@ -83,19 +81,11 @@ def list_keys(store: Store) -> list[Key]:
         return [Key(*row) for row in rows]
 
 
-def key_checkpoint(store: Store, key_id: str) -> str:
-    """SEQ:HASH of the event that last created or revoked a key, to keep elsewhere for `verify_store`."""
-    with reading(store.engine) as connection:
-        events = [event for event in read_events(connection, STORE_LOG) if EVENT_KINDS[event.kind].key_act]
-    last = max((event for event in events if event.fields()["id"] == key_id), key=lambda event: event.seq)
-    return f"{last.seq}:{last.hash.hex()}"
-
-
 def hash_key(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "replace")).digest()
 
 
-_COLUMNS = (keys.c.id, keys.c.role, keys.c.study, keys.c.created, keys.c.revoked)
+_COLUMNS = tuple(keys.c[name] for name in Key._fields)
 
 
 def _find(connection: Any, condition: Any) -> Key | None:

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from safedial.study.errors import StudyError
 from safedial.study.event import START, Event
-from safedial.study.event_kinds import EVENT_KINDS, REVISIONS, ROUTINE
-from safedial.study.schema import STORE_LOG, idempotency, sa, snapshots, studies
+from safedial.study.event_kinds import REVISIONS, ROUTINE
+from safedial.study.schema import idempotency, meta, sa, snapshots, studies
 
 CHUNK = 10_000
 
@@ -57,20 +57,14 @@ def find_study(connection: Any, name: str) -> int | None:
 
 
 def study_names(connection: Any) -> list[tuple[int, str, int]]:
-    """(id, name, events) of every study, without the store's own log."""
-    rows = connection.execute(
-        sa.select(studies.c.id, studies.c.name, studies.c.head_seq).where(studies.c.id > 0).order_by(studies.c.id)
-    )
+    """(id, name, events) of every study."""
+    rows = connection.execute(sa.select(studies.c.id, studies.c.name, studies.c.head_seq).order_by(studies.c.id))
     return [tuple(row) for row in rows]
 
 
-def removed_study(connection: Any, name: str) -> StudyError | None:
-    """The error for a study that the store's log records but the store no longer holds."""
-    for event in read_events(connection, STORE_LOG):
-        if EVENT_KINDS[event.kind].creates_study and event.fields()["name"] == name:
-            words = f"was created (event {event.seq} of the store's log) and is gone; restore a backup"
-            return StudyError("log_broken", f"study {name!r}: {words}")
-    return None
+def lock_store(connection: Any) -> None:
+    """Make those who create studies or change keys wait for each other until the transaction ends."""
+    connection.execute(sa.select(meta.c.value).where(meta.c.name == "schema").with_for_update())
 
 
 def add_study(connection: Any, name: str) -> int:

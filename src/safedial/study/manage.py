@@ -5,24 +5,21 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
 from safedial.policies import Policy
 from safedial.study.database import reading, writing
 from safedial.study.errors import StudyError
-from safedial.study.event import FORMAT
+from safedial.study.event import FORMAT, mark_of
 from safedial.study.ids import NAME, no_decision, read_id
-from safedial.study.log import add_study, find_study, lock_head, removed_study, study_names
-from safedial.study.pseudonyms import WHERE, first_event, read_unit_key
+from safedial.study.log import add_study, find_study, lock_store, read_event, study_names
 from safedial.study.replay_log import Source
 from safedial.study.requests import actor_name
-from safedial.study.schema import STORE_LOG
 from safedial.study.spec import check_fallback, own_policy, read_spec
 from safedial.study.state import State
 from safedial.study.store import Store
-from safedial.study.store_log import append_to_store
 from safedial.study.study import Study
 from safedial.study.transaction import StudyTransaction
 
@@ -34,8 +31,6 @@ def create_study(
     storage: str | Store,
     load_if_exists: bool = False,
     actor: str | None = None,
-    pseudonymise: bool = False,
-    unit_key: str | bytes | None = None,
     **more: Any,
 ) -> Study:
     """Create a study, or open an existing one. Choices worth a second thought cause a warning.
@@ -43,45 +38,20 @@ def create_study(
     Args:
         name: letters, digits, - and _.
         spec: the promise and everything else that is fixed for the study's life, as a mapping of plain values; or a
-            `SafetySpec`, with the rest (`dim`, `policy`, `dose`, `dial`, `features`, `guard`, `folding`, …) as
+            `SafetySpec`, with the rest (`dim`, `policy`, `dose`, `dial`, `features`, `guard`, `learning_order`, …) as
             arguments.
             Your own policy, `Policy(..., learner=MyLearner)`, can run a study in Python: the log keeps its name and its
             plain options, and you give the policy again whenever you open the study.
         storage: sqlite:///file.db or postgresql://user@host/database, or an open `Store`.
         load_if_exists: open a study of that name if there is one; a given specification must match its own.
-        pseudonymise: store the HMAC-SHA-256 of each unit's label in place of the label (not of visits and metadata).
-        unit_key: the key for it, env:NAME, file:PATH or bytes. It never enters the log; you give it again to open the
-            study.
     """
     given = spec.stated() if isinstance(spec, SafetySpec) else {} if spec is None else spec
     require(isinstance(given, Mapping), "spec", type(given).__name__, "must be a SafetySpec or a mapping")
-    units = UnitKey(pseudonymise, unit_key)
     opening = {"storage": storage, "load_if_exists": load_if_exists, "actor": actor}
-    made, notes = make_study(name, {**given, **more}, units=units, **opening)
+    made, notes = make_study(name, {**given, **more}, **opening)
     for note in notes:
         warnings.warn(note, UserWarning, stacklevel=2)
     return made
-
-
-class UnitKey(NamedTuple):
-    """Whether a new study stores pseudonyms, and their key, as `create_study` takes them."""
-
-    pseudonymise: bool = False
-    key: str | bytes | None = None
-
-    def first_event(self, store: Store, name: str) -> dict[str, Any]:
-        """What a new study's first event says about it."""
-        require(isinstance(self.pseudonymise, bool), "pseudonymise", self.pseudonymise, "must be True or False")
-        if not self.pseudonymise:
-            way_out = "state pseudonymise, or leave the key out"
-            require(self.key is None, "unit_key", "...", "is given, but units would be stored as they are", way_out)
-            return {}
-        keys = store.unit_keys if self.key is None else [read_unit_key(self.key)]
-        require(len(keys) == 1, "pseudonymise", True, "needs one key", f"give unit_key, {WHERE}")
-        return first_event(keys[0], name)
-
-
-AS_GIVEN = UnitKey()
 
 
 def make_study(
@@ -91,25 +61,21 @@ def make_study(
     storage: str | Store,
     load_if_exists: bool,
     actor: str | None,
-    units: UnitKey = AS_GIVEN,
 ) -> tuple[Study, list[str]]:
     """`create_study`, with its warnings as a list."""
     require(
         isinstance(name, str) and NAME.fullmatch(name), "name", name, "must be letters, digits, - and _, at most 64"
     )
     with _store(storage) as store:
-        notes = _created(store, name, whole, units, actor_name(actor))
+        notes = _created(store, name, whole, actor_name(actor))
         if notes is None and not load_if_exists:
             raise StudyError(
                 "study_exists",
                 f"name = {name!r}: there already is such a study; load_if_exists=True, or --load-if-exists, opens it",
             )
-        opened = Study(store, name, actor=actor, policy=own_policy(whole), unit_key=units.key)
+        opened = Study(store, name, actor=actor, policy=own_policy(whole))
         opened.created = notes is not None
         if notes is None and whole:
-            rule = f"differs from the study's own, which stores {'' if opened.spec.unit_check else 'no '}pseudonyms"
-            same = units.pseudonymise == bool(opened.spec.unit_check)
-            require(same, "pseudonymise", units.pseudonymise, rule)
             same = read_spec(whole, quiet=True).fields == opened.spec.fields
             way_out = "a changed promise needs a new study, or `amend`, with a reason"
             require(same, "spec", name, "differs from the study's own", way_out)
@@ -122,13 +88,10 @@ def open_study(
     storage: str | Store,
     actor: str | None = None,
     policy: Policy | None = None,
-    unit_key: str | bytes | None = None,
 ) -> Study:
-    """Open an existing study; `policy` is the one it was created with, if that is your own, and `unit_key` the key of
-    its pseudonyms, if it stores any.
-    """
+    """Open an existing study; `policy` is the one it was created with, if that is your own."""
     with _store(storage, create=False) as store:
-        return Study(store, name, actor=actor, policy=policy, unit_key=unit_key)
+        return Study(store, name, actor=actor, policy=policy)
 
 
 @contextmanager
@@ -151,6 +114,16 @@ def list_studies(store: Store) -> list[dict[str, Any]]:
         return [{"name": name, "events": seq} for _, name, seq in study_names(connection)]
 
 
+def checkpoint_store(store: Store) -> dict[str, Any]:
+    """A checkpoint of every study as of now, {"studies": [...]}; keep it elsewhere, for `verify_store`."""
+    with reading(store.engine) as connection:
+        ends = [
+            (name, *(read_event(connection, study, each) for each in (1, seq)))
+            for study, name, seq in study_names(connection)
+        ]
+    return {"studies": [mark_of(name, last, first) for name, first, last in ends if last is not None]}
+
+
 def find_decision(store: Store, decision_id: str, *, actor: str | None = None) -> tuple[Study, int]:
     """The study of a decision, and its seq there."""
     found = read_id(decision_id)
@@ -160,28 +133,22 @@ def find_decision(store: Store, decision_id: str, *, actor: str | None = None) -
         raise no_decision(decision_id) if error.code == "unknown_study" else error from error
 
 
-def _created(store: Store, name: str, fields: Mapping[str, Any], units: UnitKey, actor: str) -> list[str] | None:
+def _created(store: Store, name: str, fields: Mapping[str, Any], actor: str) -> list[str] | None:
     """Create the study. Returns warnings, or None if it exists. Creations wait for each other."""
     with writing(store.engine) as connection:
-        lock_head(connection, STORE_LOG)
+        lock_store(connection)
         if find_study(connection, name) is not None:
             return None
-        gone = removed_study(connection, name)
-        if gone is not None:
-            raise gone
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             made = read_spec(fields)
-        pseudonyms = units.first_event(store, name)
         check_fallback(fields, made)
         transaction = StudyTransaction(
             Source(connection, add_study(connection, name), name, own_policy(fields)), State(made)
         )
-        spec = {"name": name, "format": FORMAT, "spec": made.fields, **pseudonyms}
-        first = transaction.append("study_created", spec, actor=actor)
+        spec = {"name": name, "format": FORMAT, "spec": made.fields}
+        transaction.append("study_created", spec, actor=actor)
         transaction.flush()
-        body = {"id": transaction.source.study, "name": name, "hash": first.hash.hex()}
-        append_to_store(connection, "study_created", body, actor=actor)
     rules, notes = made.rules, [str(each.message) for each in caught]
     if fields.get("fallback_action") is None and rules.fallback_action == rules.dial.low:
         nothing = rules.dial.text(rules.fallback_action)

@@ -118,8 +118,8 @@ def ask(transaction: StudyTransaction, read: Callable[[StudySpec], Request], *, 
         raise StudyError("key_reused", f"key = {str(noted.key)[:80]!r}: was used for another request")
     context = asked.vector if created else context_of(transaction.state, event.fields()["context"])
     spec = transaction.state.study.at(event.seq)
-    body, stopped = bodies[0] if created else None, transaction.state.stop_reason
-    return decided(spec, transaction.source.name, event, context, body, replayed=not created, stop_reason=stopped)
+    body, reason = bodies[0] if created else None, transaction.state.stop_reason
+    return decided(spec, transaction.source.name, event, context, body, replayed=not created, stop_reason=reason)
 
 
 def tell(
@@ -259,7 +259,7 @@ def resume(
     event, created = once(transaction, key, ["resume", forget, reason], make)
     if rule not in (None, event.fields()["rule"]):
         raise StudyError("key_reused", f"key = {str(key)[:80]!r}: was used for another rule; give a new key")
-    return receipt(None, event, created)._replace(stopped=transaction.state.stop_reason)
+    return receipt(None, event, created)._replace(stop_reason=transaction.state.stop_reason)
 
 
 def amend(

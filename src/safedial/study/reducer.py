@@ -122,10 +122,10 @@ def _decided(state: State, event: Event, body: Body, asked: Asked) -> None:
         place = learner.open(vector)
     state.rounds += 1
     state.new_decisions += 1
-    state.broken = state.broken or body["doubt"] == "assumption_broken"
+    state.broken = state.broken or body["fallback_reason"] == "assumption_broken"
     if learner.starts is not None:
         learner.count_start(body["promise"])
-    if body["intensity"] == 0.0 and (body["habit"] in ("mask", "cap") or learner.leaves_own_zeros):
+    if body["intensity"] == 0.0 and (body["limiter"] in ("mask", "cap") or learner.leaves_own_zeros):
         learner.leave_out(place)
     elif body["intensity"] == 0.0:
         learner.lose(place, body["baseline_cost"])
@@ -140,7 +140,7 @@ def _decided(state: State, event: Event, body: Body, asked: Asked) -> None:
 
 def round_of(body: Body, asked: Asked, place: Any = None) -> Round:
     """The round of a decision's event; `watched`: it claims something."""
-    watched = not body["doubt"] and PROMISES[body["promise"]].claimed
+    watched = not body["fallback_reason"] and PROMISES[body["promise"]].claimed
     return Round(body["round"], place, body["action"], body["baseline_cost"], watched, asked.vector, asked.norm)
 
 

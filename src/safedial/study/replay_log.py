@@ -8,7 +8,6 @@ store or in memory (study/kept_states.py); so the state is as if the right value
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -85,8 +84,7 @@ def first_spec(source: Source) -> StudySpec:
         words = f"its policy {policy!r} is your own, which a log cannot hold"
         way_out = "open the study in Python and give it again: open_study(name, storage=..., policy=...)"
         raise StudyError("own_policy", f"study {name!r}: {words}; {way_out}")
-    spec = read_spec(body["spec"], quiet=True, own=source.policy)
-    return replace(spec, unit_check=body["units"]["key_check"]) if "units" in body else spec
+    return read_spec(body["spec"], quiet=True, own=source.policy)
 
 
 def load_state(source: Source, spec: StudySpec, kept: Kept = ()) -> State:

@@ -1,8 +1,7 @@
 """The tables of a store, and their schema version.
 
-`studies` holds the head of each log: the row that a writer locks, with the last seq and hash.
-The study with id 0 is the store's own log (studies and access keys: store_log.py). Everything but `events` can be
-computed again from `events` (`studies`, `idempotency`, `snapshots`, `keys`), but for the idempotency keys' digests.
+`studies` holds the head of each log: the row that a writer locks, with the last seq and hash. `studies`, `idempotency`
+(but for the digests) and `snapshots` can be computed again from `events`; `keys`, the access keys, stands for itself.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from safedial.study.errors import StudyError
 sa = import_extra("sqlalchemy", "service")
 
 SCHEMA = 1
-STORE_LOG, STORE_NAME = 0, "_store"
 
 metadata: Any = sa.MetaData()
 meta = sa.Table("safedial_meta", metadata, sa.Column("name", sa.Text, primary_key=True), sa.Column("value", sa.Text))
@@ -66,7 +64,11 @@ keys = sa.Table(
     sa.Column("role", sa.Text, nullable=False),
     sa.Column("study", sa.Text, nullable=False),
     sa.Column("created", sa.BigInteger, nullable=False),
+    sa.Column("created_by", sa.Text, nullable=False),
+    sa.Column("created_reason", sa.Text, nullable=False),
     sa.Column("revoked", sa.BigInteger),
+    sa.Column("revoked_by", sa.Text),
+    sa.Column("revoked_reason", sa.Text),
 )
 TABLES = (meta, studies, events, idempotency, snapshots, keys)
 
@@ -80,7 +82,6 @@ def prepare(connection: Any) -> None:
         return
     metadata.create_all(connection)
     connection.execute(meta.insert().values(name="schema", value=str(SCHEMA)))
-    connection.execute(studies.insert().values(id=STORE_LOG, name=STORE_NAME, head_seq=0, head_hash=bytes(32)))
 
 
 def check_version(connection: Any) -> None:

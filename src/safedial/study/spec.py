@@ -25,7 +25,7 @@ OPTIONS = (
 )
 SHAPE = (
     *("dim", "policy", "dose", "dial", "features", "start_action", "fallback_action", "high_fallback"),
-    *("baseline_range", "folding", "guard", "labels"),
+    *("baseline_range", "learning_order", "guard", "labels"),
 )
 STUDY_POLICIES = ("hp_probe", "hp_ucb", "hp_conformal", "hp_shield", "hp_student")
 
@@ -36,17 +36,14 @@ class StudySpec:
 
     `learning_order` is "prefix" (the learner uses the longest run of rounds, from the first, whose outcomes are all
     known; this is valid under any delay) or "arrival" (it uses every outcome at once; delays must not depend on
-    outcomes). The written form calls it `folding`. `unit_check` is the check value of the key of its pseudonyms, from
-    its first event; "" if it stores units as they are given (study/pseudonyms.py). `before` is the specification up to
-    the amendment, event `since`, that made this one, and `began` is the amendment that began its phase
-    (study/amendment.py); 0 if there was none.
+    outcomes). `before` is the specification up to the amendment, event `since`,
+    that made this one, and `began` is the amendment that began its phase (study/amendment.py); 0 if there was none.
     """
 
     rules: Rules
     guard: Guard
     learning_order: str
     fields: dict[str, Any]
-    unit_check: str = ""
     before: StudySpec | None = None
     since: int = 0
     began: int = 0
@@ -112,8 +109,8 @@ def read_spec(given: Any, *, quiet: bool = False, own: Policy | None = None) -> 
     rule = "is your own curve, which a log cannot hold"
     require(not curves, "spec", curves, rule, "use one of this package, or an Agent")
     rules.learner.check_study(rules)
-    learning_order = fields.get("folding", "prefix")
-    require(learning_order in ("prefix", "arrival"), "folding", learning_order, "must be 'prefix' or 'arrival'")
+    learning_order = fields.get("learning_order", "prefix")
+    require(learning_order in ("prefix", "arrival"), "learning_order", learning_order, "must be 'prefix' or 'arrival'")
     guard = read_guard(fields.get("guard"), rules)
     confirmed = fields.get("high_fallback", False)
     require(isinstance(confirmed, bool), "high_fallback", confirmed, "must be true or false")
@@ -133,7 +130,7 @@ def _as_logged(value: Any) -> Any:
 def _written(rules: Rules, guard: Guard, learning_order: str) -> dict[str, Any]:
     """The rules' written form, with the spec's fields at the same level, and what only a study has."""
     form = rules.to_dict()
-    written = {**form.pop("spec"), **form, "folding": learning_order, "guard": dict(guard.fields)}
+    written = {**form.pop("spec"), **form, "learning_order": learning_order, "guard": dict(guard.fields)}
     if form["features"]:
         written["features"] = {"ranges": {}, "units": {}, **form["features"]}
     return {name: value for name, value in written.items() if value is not None}

@@ -229,7 +229,7 @@ class State:
             "violations": self.total("violations"),
             "evidence": self.watch.evidence,
             "noise_evidence": self.watch.noise_evidence,
-            "stopped": self.stop_reason,
+            "stop_reason": self.stop_reason,
             "unwatched": self.total("unwatched"),
             "resumes": len(self.resumes),
             "corrected_violations": self.total("corrected_violations"),

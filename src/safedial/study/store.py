@@ -15,7 +15,7 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -46,14 +46,13 @@ class Store(StoreReader):
     Args:
         storage: sqlite:///file.db or postgresql://user@host/database.
         create: create the tables if there are none; False refuses a file that does not exist.
-        unit_keys: keys of studies that store pseudonyms of their units, each env:NAME, file:PATH or bytes.
 
     A SQLite file is opened for reading if it or its folder cannot be written: `verify`, `export`, `explain` and
     `status` answer, and everything that writes is refused.
     """
 
-    def __init__(self, storage: str, *, create: bool = True, unit_keys: Iterable[str | bytes] = ()) -> None:
-        super().__init__(storage, create=create, unit_keys=unit_keys)
+    def __init__(self, storage: str, *, create: bool = True) -> None:
+        super().__init__(storage, create=create)
         self._writer = Writer(self.engine)
         self._begin = partial(reading, self.engine) if is_read_only(self.engine) else self._writer.begin
         self._states: dict[int, State] = {}

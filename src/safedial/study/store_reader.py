@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeVar
 
@@ -12,8 +12,7 @@ from safedial.policies import Policy
 from safedial.study.database import connect, reading
 from safedial.study.errors import StoreUnavailable, StudyError
 from safedial.study.kept_states import NEVER
-from safedial.study.log import Head, find_study, read_event, read_head, removed_study
-from safedial.study.pseudonyms import read_unit_key
+from safedial.study.log import Head, find_study, read_event, read_head
 from safedial.study.replay_log import Kept, NeedsReplay, Source, load_state, read_study
 from safedial.study.replayer import Ready
 from safedial.study.spec import StudySpec
@@ -44,9 +43,8 @@ class StoreReader:
     that it kept on the way.
     """
 
-    def __init__(self, storage: str, *, create: bool, unit_keys: Iterable[str | bytes]) -> None:
+    def __init__(self, storage: str, *, create: bool) -> None:
         self.storage = storage
-        self.unit_keys = [read_unit_key(each) for each in unit_keys]
         self.engine = connect(storage, create=create)
         self._ids: dict[str, int] = {}
         self._studies: dict[int, tuple[str, StudySpec]] = {}
@@ -67,9 +65,6 @@ class StoreReader:
         if name not in self._ids:
             with reading(self.engine) as connection:
                 found = find_study(connection, str(name))
-                gone = None if found else removed_study(connection, str(name))
-            if gone is not None:
-                raise gone
             if not found:
                 told = (
                     f"name = {str(name)[:80]!r}: there is no such study in this store; `safedial study list` names all"
@@ -167,7 +162,7 @@ def _follows(transaction: StudyTransaction, head: Head) -> bool:
 def same_spec(one: StudySpec, other: StudySpec) -> bool:
     if one is other:
         return True
-    names = ("fields", "unit_check", "since", "began")
+    names = ("fields", "since", "began")
     return all(getattr(one, name) == getattr(other, name) for name in names)
 
 

@@ -97,7 +97,7 @@ class Study(StudyConduct):
             proposal: as for `Agent.decide`, where the policy takes it.
             unit, visit: who gets it, for example a patient, and at which visit. A unit's visit has one decision.
         """
-        noted = Noted(key, meta, proposal, self.stored_unit(unit), visit)
+        noted = Noted(key, meta, proposal, unit, visit)
         given = {"baseline_cost": baseline_cost, "allow_extrapolation": allow_extrapolation}
         read = prepared(self.spec, lambda spec: read_request(spec.rules, context, noted, **given))
         return self._write(partial(operations.ask, read=read, actor=self._who(actor)), wait, key)

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, overload
 
-from safedial.checkpoints import signer
 from safedial.core.spec import SafetySpec
 from safedial.errors import InvalidInput, is_whole, require
 from safedial.study import operations
@@ -106,14 +105,10 @@ class StudyConduct(StudyReader):
         why, name = checked_text("reason", reason), checked_text("key", key)
         return self._run(partial(work, reason=why, key=name, actor=self._who(actor)))
 
-    def checkpoint(
-        self, reason: str = "", *, sign_with: str | Path | None = None, actor: str | None = None
-    ) -> dict[str, Any]:
-        """Mark the log. Keep the answer elsewhere: `verify(checkpoint=...)` then finds any change before it. It is
-        signed if `sign_with` is a PEM file with an Ed25519 private key.
-        """
-        signed, why = signer(sign_with), checked_text("reason", reason)
-        return signed(self._run(partial(operations.checkpoint, reason=why, actor=self._who(actor))))
+    def checkpoint(self, reason: str = "", *, actor: str | None = None) -> dict[str, Any]:
+        """Mark the log. Keep the answer elsewhere: `verify(checkpoint=...)` then finds any change before it."""
+        why = checked_text("reason", reason)
+        return self._run(partial(operations.checkpoint, reason=why, actor=self._who(actor)))
 
     def import_history(
         self, rounds: str | Path | Iterable[Mapping[str, Any]], *, reason: str = "warm start", actor: str | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain, islice
 from pathlib import Path
@@ -23,8 +22,7 @@ from safedial.study.event_kinds import EVENT_KINDS
 from safedial.study.ids import DecisionId, check_id, id_of, no_decision, read_own_id
 from safedial.study.labels import labelled
 from safedial.study.log import event_hashes, events_about, read_event, read_events, trail
-from safedial.study.pseudonyms import check_label, matching_key, no_key, pseudonym, read_unit_key, shortens
-from safedial.study.requests import actor_name, read_label
+from safedial.study.requests import actor_name
 from safedial.study.spec import StudySpec
 from safedial.study.store import Store
 from safedial.study.store_reader import Answer, leads_to
@@ -48,14 +46,11 @@ class StudyReader:
         *,
         actor: str | None = None,
         policy: Policy | None = None,
-        unit_key: str | bytes | None = None,
     ) -> None:
         self.store, self.name, self.actor = store, name, actor_name(actor)
         self.created = False
         self._id = store.find(name)
         self._opened: StudySpec = store.spec(self._id, name, policy)
-        keys = store.unit_keys if unit_key is None else [read_unit_key(unit_key)]
-        self._unit_key = matching_key(name, self.spec.unit_check, keys, must=unit_key is not None)
 
     def __repr__(self) -> str:
         return f"Study({self.name!r}, dim={self.spec.rules.dim}, policy={self.spec.rules.policy.name})"
@@ -63,7 +58,7 @@ class StudyReader:
     def _repr_html_(self) -> str:
         facts, policy = self.status(), self.spec.rules.policy
         shown = ("decisions", "outcomes", "open", "void", "violations", "evidence")
-        notes = [f"Stopped: {LIMITS[facts['stopped']]}."] if facts["stopped"] else []
+        notes = [f"Stopped: {LIMITS[facts['stop_reason']]}."] if facts["stop_reason"] else []
         notes.append(f"{PROMISES[policy.promise].in_brief} Each decision's certificate states every assumption.")
         return card(f"Study {self.name}, {policy.name}", [{name: facts[name] for name in shown}], notes)
 
@@ -159,17 +154,9 @@ class StudyReader:
         spec = next(each for each in self.spec.chain if each.since <= event.seq)
         return {"changed": changes_in(spec.before, spec) if spec.before and spec.since == event.seq else {}}
 
-    def verify(
-        self,
-        *,
-        checkpoint: Checkpoint | None = None,
-        public_key: str | os.PathLike[str] | None = None,
-        progress: Any = None,
-    ) -> Report:
-        """Check the chain of hashes, replay the log, and recompute every decision; `checkpoint` and `public_key` as for
-        `verify_study`.
-        """
-        return verify_study(self.store, self.name, checkpoint=checkpoint, public_key=public_key, progress=progress)
+    def verify(self, *, checkpoint: Checkpoint | None = None, progress: Any = None) -> Report:
+        """Check the chain of hashes, replay the log, and recompute every decision, as `verify_study`."""
+        return verify_study(self.store, self.name, checkpoint=checkpoint, progress=progress)
 
     def rows(self, *, unit: str | None = None, visit: str | None = None) -> Iterable[dict[str, Any]]:
         """One mapping for each decision: the advice, what was applied, and the outcome; all, or those of a unit, a
@@ -201,41 +188,20 @@ class StudyReader:
         unit, its `long_run` statement, else None.
         """
         course = self._of_unit(unit)
-        label = course[0]["unit"]
-        return {"unit": label, **counts_of(course), "long_run": self.long_run(label), "course": course}
+        return {"unit": unit, **counts_of(course), "long_run": self.long_run(unit), "course": course}
 
-    def long_run(self, stored: str) -> dict[str, Any] | None:
-        """The long-run statement for a unit, by its label as the log has it; None where no level is kept for it."""
-        return self._read(lambda done: long_run_of(done.state.study.rules, done.state.learner, stored))
-
-    def stored_unit(self, unit: str | None) -> str | None:
-        """A unit's label as the log has it: as it is given, or its pseudonym."""
-        if unit is None or not self.spec.unit_check:
-            return unit
-        read_label("unit", unit)
-        if self._unit_key is None:
-            raise no_key(self.name)
-        check_label(unit)
-        return pseudonym(self._unit_key, unit)
-
-    def unit_names(self, unit: str) -> tuple[str, ...]:
-        """What a unit that a query names may be stored as: as it is, or where the key is known as its pseudonym."""
-        if self._unit_key is None:
-            return (unit,)
-        read_label("unit", unit)
-        return unit, pseudonym(self._unit_key, unit)
+    def long_run(self, unit: str) -> dict[str, Any] | None:
+        """The long-run statement for a unit; None where no level is kept for it."""
+        return self._read(lambda done: long_run_of(done.state.study.rules, done.state.learner, unit))
 
     def _rows(self) -> Iterable[dict[str, Any]]:
         with reading(self.store.engine) as connection:
             yield from effective_rows(self.spec.first, self.name, read_events(connection, self._id))
 
     def _of_unit(self, unit: str) -> list[dict[str, Any]]:
-        names = self.unit_names(str(unit))
-        found = [row for row in self._rows() if row.get("unit") in names]
-        if not found and self.spec.unit_check:
-            found = [row for row in self._rows() if shortens(names[0], row.get("unit"))]
-        if len({row["unit"] for row in found}) != 1:
-            raise unknown_unit(str(unit), pseudonyms=bool(self.spec.unit_check))
+        found = [row for row in self._rows() if row.get("unit") == str(unit)]
+        if not found:
+            raise unknown_unit(str(unit))
         return found
 
     def export(self, path: str | Path) -> Path:

@@ -37,7 +37,9 @@ def counts_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _voided_excess(row: Mapping[str, Any]) -> bool:
     """A round that was declared void after an excess was reported still counts, as in `Study.status`."""
-    return bool(row["status"] == "void" and row["violated"] and not row["doubt"] and PROMISES[row["promise"]].claimed)
+    return bool(
+        row["status"] == "void" and row["violated"] and not row["fallback_reason"] and PROMISES[row["promise"]].claimed
+    )
 
 
 def by_unit(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
@@ -58,11 +60,8 @@ def long_run_of(rules: Rules, learner: Any, unit: str) -> dict[str, Any] | None:
     return {**long_run(rules, tally, unit), "level": level}
 
 
-def unknown_unit(unit: str, *, pseudonyms: bool) -> StudyError:
-    way_out = "check the label"
-    if pseudonyms:
-        way_out = "this study stores pseudonyms: give the pseudonym, or the label where the key is known"
-    words = f"no decision of this study has it; {way_out}"
+def unknown_unit(unit: str) -> StudyError:
+    words = "no decision of this study has it; check the label"
     return StudyError("unknown_unit", f"unit = {unit[:80]!r}: {words}", public=f"unit: {words}")
 
 

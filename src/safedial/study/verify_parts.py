@@ -1,4 +1,4 @@
-"""Verify a long log in parts, by several processes.
+"""Verify a study by its name, or all studies of a store; a long log in parts, by several processes.
 
 Part k starts from a stored snapshot without trusting it: part k − 1 must end in exactly that state, byte for byte. So
 if all parts agree, the log is verified from its first event to its head. Otherwise nothing is concluded, and the log is
@@ -8,13 +8,12 @@ verified in one piece, which finds the place.
 from __future__ import annotations
 
 import multiprocessing
-import os
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, NamedTuple
 
-from safedial.checkpoints import Checkpoint, check_signature, read_marks
+from safedial.checkpoints import Checkpoint, read_marks, read_store_marks
 from safedial.study.database import open_engine, reading
-from safedial.study.log import read_head, read_snapshot, snapshot_seqs
+from safedial.study.log import read_head, read_snapshot, snapshot_seqs, study_names
 from safedial.study.replay_log import Source, read_study
 from safedial.study.snapshot import unpacked
 from safedial.study.store import Store
@@ -30,19 +29,16 @@ def verify_study(
     name: str,
     *,
     checkpoint: Checkpoint | None = None,
-    public_key: str | os.PathLike[str] | None = None,
     progress: Any = None,
     workers: int = 1,
 ) -> Report:
     """`Study.verify` by name, for a study whose log may be too broken to open.
 
-    `checkpoint` is what `Study.checkpoint` gave, the path of its file, or SEQ:HASH; `public_key` is a PEM file with the
-    Ed25519 key that must have signed it. With `workers`, that many processes verify a long log in parts. They import
-    the calling program, so a script needs `if __name__ == "__main__"`.
+    `checkpoint` is what `Study.checkpoint` or `checkpoint_store` gave, the path of its file, or SEQ:HASH. With
+    `workers`, that many processes verify a long log in parts. They import the calling program, so a script needs
+    `if __name__ == "__main__"`.
     """
     study = store.find(name)
-    if public_key is not None:
-        check_signature(checkpoint or "", public_key)
     read_marks(checkpoint, name)
     if workers > 1 and store.own_policy(study) is None:
         report = verify_parts(store, study, name, checkpoint=checkpoint, workers=workers)
@@ -52,6 +48,25 @@ def verify_study(
         return verify_log(
             Source(connection, study, name, store.own_policy(study)), checkpoint=checkpoint, progress=progress
         )
+
+
+def verify_store(
+    store: Store, *, checkpoint: Checkpoint | None = None, workers: int = 1, progress: Any = None
+) -> list[Report]:
+    """A report of every study, and one of each that the checkpoint of the store names and the store no longer holds.
+
+    A study that was created after the checkpoint is compared with nothing.
+    """
+    marked = read_store_marks(checkpoint)
+    with reading(store.engine) as connection:
+        names = [name for _, name, _ in study_names(connection)]
+    lost = "is missing: the checkpoint names this study, and the store does not hold it"
+    gone = [
+        Report(ok=False, study=name, events=0, decisions=0, inexact=0, seq=0, hash="", first_bad=1, problem=lost)
+        for name in marked.keys() - set(names)
+    ]
+    more = {"workers": workers, "progress": progress}
+    return [*(verify_study(store, name, checkpoint=marked.get(name), **more) for name in names), *gone]
 
 
 class _Part(NamedTuple):

@@ -7,7 +7,7 @@ const AXIS = "decision number", COLOURS = ["var(--advised)", "var(--applied)", "
 const OWN_EVIDENCE = { conformal: "that rounds have changed", bracket: "that rounds have changed", student: "against Gaussian noise of one size" };
 const against = () => `evidence ${OWN_EVIDENCE[told.promise] ?? "against the promise"}`;
 
-const stopped = () => (told.counts.stopped ? told.stops[told.stops.length - 1] : null);
+const stopped = () => (told.counts.stop_reason ? told.stops[told.stops.length - 1] : null);
 
 // What the axes of settings and of costs have in common.
 const SETTINGS = () => ({ floor: told.dial.low, value: nameAndUnit("setting", told.dial.unit) });
@@ -139,7 +139,7 @@ at("resume").onsubmit = async (event) => {
   if (answer.ok) {
     at("resume-reason").value = at("resume-answer").textContent = "";
     at("resume-forget").checked = false;
-    const { stopped: again } = await answer.json().catch(() => ({}));
+    const { stop_reason: again } = await answer.json().catch(() => ({}));
     say(again ? `The study was resumed and has stopped again at once: ${STOPS[again] ?? again}` : "The study is resumed.");
     at("health-title").focus();
     return tick();

@@ -112,7 +112,7 @@ const drawRows = async () => {
     cell(row, Object.entries(each.meta).map(([name, value]) => `${name} ${value}`).join(", "), "name").title = JSON.stringify(each.meta);
     cell(row, clock(each.at));
     advisedCell(row, each);
-    cell(row, setting(each.applied));
+    cell(row, setting(each.applied_action));
     cell(row, rewarded(each.reward) ? measured(each.reward, told.labels.reward_unit) : "–");
     cell(row, costWords(each.cost), each.violated ? "over" : "");
     const outcome = outcomeWords(each);
@@ -135,9 +135,9 @@ const drawStudies = async () => {
     const card = made("a", "", "card");
     card.href = `#${name}`;
     const head = card.appendChild(made("h2", name));
-    head.append(made("span", counts.stopped ? "stopped" : "advising", counts.stopped ? "pill stopped" : "pill"));
+    head.append(made("span", counts.stop_reason ? "stopped" : "advising", counts.stop_reason ? "pill stopped" : "pill"));
     const rate = counts.outcomes ? percent(counts.violations / counts.outcomes) : "none";
-    if (counts.stopped) card.append(made("p", `Since ${day(stops[stops.length - 1].at)}. ${STOPS[counts.stopped] || counts.stopped}`, "warn"));
+    if (counts.stop_reason) card.append(made("p", `Since ${day(stops[stops.length - 1].at)}. ${STOPS[counts.stop_reason] || counts.stop_reason}`, "warn"));
     if (counts.overdue) card.append(made("p", `${many(counts.overdue, "outcome")} overdue`, "warn"));
     card.append(made("p", `${many(counts.decisions, "decision")}, ${many(counts.open, "outcome")} open`, "quiet"), made("p", `${overLimit(study)}: ${rate}; ${atMost(study)}`, "quiet"));
     if (unproved(study)) card.append(made("p", `${unproved(study)}.`, "quiet"));
@@ -165,8 +165,6 @@ const labelParts = () => {
   at("unit-column").textContent = name;
   at("unit-over").textContent = overLimit(told);
   at("unit-close").textContent = `All ${name}s`;
-  at("pseudonyms").hidden = !told.pseudonyms;
-  at("pseudonyms").textContent = `${capital(name)}s are shown by their pseudonyms. Visits, metadata, keys and reasons are stored as they were entered: no name belongs there.`;
 };
 
 const drawStudy = async () => {

@@ -12,7 +12,7 @@ const decoded = (text) => {
   }
 };
 
-// A pseudonym is long; its beginning tells it from others.
+// A long label, such as a hash: its beginning tells it from others.
 const shortUnit = (label) => plain(label.length > 24 ? `${label.slice(0, 12)}…` : label);
 
 const unitLink = (label) => Object.assign(made("a", shortUnit(label)), { href: `#${shown}/${encodeURIComponent(label)}`, title: plain(label) });
@@ -75,7 +75,7 @@ const drawCourse = () => {
   const base = { x, axis: `decision of this ${unitName()}`, where: (n) => `${rows[n].visit ?? `decision ${rows[n].seq}`}, ${clock(rows[n].at)}`, pick: (n) => n >= 0 && openCertificate(rows[n].id) };
   drawChart(at("chart-unit-action"), { ...base, ...SETTINGS(), title: `Settings of this ${unitName()}`, lines: [
     ...[{ label: "proposed", y: rows.map((row) => row.proposal), colour: "var(--quiet)", dash: "4 3" }].filter(some),
-    { label: "advised", y: rows.map((row) => row.action), colour: "var(--advised)" }, { label: "applied", y: rows.map((row) => row.applied), colour: "var(--applied)", points: true }] });
+    { label: "advised", y: rows.map((row) => row.action), colour: "var(--advised)" }, { label: "applied", y: rows.map((row) => row.applied_action), colour: "var(--applied)", points: true }] });
   const hot = rows.map((row) => row.violated), place = (seq) => rows.filter((row) => row.seq <= seq).length + 0.5;
   if (told.costs) drawChart(at("chart-unit-cost"), { ...base, ...COSTS(place), title: `${costTitle()} of this ${unitName()}`,
     lines: Object.keys(told.costs).map((name, place) => ({ label: name, y: rows.map((row) => share(told.costs[name], row.cost?.[name])), colour: COLOURS[place % 4], points: true })) });
