@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.agent_file import FORM, FORM_VERSION, dump, load_agent, restored
+from safedial.agent_file import FORM, dump, load_agent, restored
 from safedial.core.dose import Dose, DoseCurve
 from safedial.core.scale import NoiseScale
 from safedial.core.spec import SafetySpec
@@ -327,7 +327,7 @@ class Agent(InMemoryRounds):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the agent to a file; `Agent.load` reads one that decides the same, bit for bit."""
-        write_archive(path, *dump(self), form=FORM, version=FORM_VERSION)
+        write_archive(path, *dump(self), form=FORM)
 
     @classmethod
     def load(

@@ -15,8 +15,8 @@ from safedial.io import read_archive
 from safedial.policies import Policy
 from safedial.version import __version__
 
-FORM, FORM_VERSION = "safedial-agent", 1
-"""The first line of an agent's save file."""
+FORM = "safedial-agent"
+"""What the first line of an agent's save file begins with."""
 
 
 def dump(agent: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -60,7 +60,7 @@ def restored(kind: Any, rules: Rules, header: dict[str, Any], arrays: dict[str, 
 
 def load_agent(kind: Any, path: Any, *, policy: Policy | None, dose: Any, noise_scale: NoiseScale | None) -> Any:
     """The agent of a save file, with the user's own functions."""
-    header, arrays = read_archive(path, form=FORM, version=FORM_VERSION)
+    header, arrays = read_archive(path, form=FORM)
     try:
         rules = saved_rules(header, policy=policy, dose=dose, noise_scale=noise_scale)
         return restored(kind, rules, header, arrays)

@@ -73,14 +73,16 @@ def read_text(path: str | os.PathLike[str], argument: str) -> str:
         raise InvalidInput(f"{argument} = {str(path)!r}: cannot be read ({error.strerror or error})") from error
 
 
-def write_archive(
-    path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, Any], *, form: str, version: int
-) -> None:
+FORMAT = 1
+"""The format of all save files, in their first line."""
+
+
+def write_archive(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, Any], *, form: str) -> None:
     """Write atomically. Floats in the header keep every bit (JSON holds their shortest exact form)."""
     buffer = io.BytesIO()
     np.savez(buffer, header=np.array(json.dumps(header, allow_nan=False)), **arrays)
     content = buffer.getbuffer()
-    first_line = f"{form} {version} {hashlib.sha256(content).hexdigest()}\n"
+    first_line = f"{form} {FORMAT} {hashlib.sha256(content).hexdigest()}\n"
     try:
         with replacing(Path(path)) as partial, open(partial, "wb") as file:
             file.write(first_line.encode("ascii"))
@@ -91,7 +93,7 @@ def write_archive(
         raise InvalidInput(f"path = {str(path)!r}: cannot be written ({error.strerror or error})") from error
 
 
-def read_archive(path: str | os.PathLike[str], *, form: str, version: int) -> tuple[dict[str, Any], dict[str, Any]]:
+def read_archive(path: str | os.PathLike[str], *, form: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The header and arrays of a file from `write_archive`; any other file is refused with a reason."""
     try:
         first_line, _, content = Path(path).read_bytes().partition(b"\n")
@@ -102,9 +104,9 @@ def read_archive(path: str | os.PathLike[str], *, form: str, version: int) -> tu
         raise InvalidInput(
             f"path = {str(path)!r}: is not a safedial save file of the form {form}, or its beginning is damaged"
         )
-    if found != str(version).encode():
+    if found != str(FORMAT).encode():
         text = found.decode("ascii", "replace")
-        raise InvalidInput(f"path = {str(path)!r}: has format version {text}; this safedial reads {version}")
+        raise InvalidInput(f"path = {str(path)!r}: has format {text}; this safedial reads {FORMAT}")
     if digest != hashlib.sha256(content).hexdigest().encode():
         raise InvalidInput(f"path = {str(path)!r}: was truncated or altered after it was saved (wrong digest)")
     with np.load(io.BytesIO(content), allow_pickle=False) as archive:

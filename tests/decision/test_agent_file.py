@@ -1,7 +1,7 @@
 import pytest
 
 from safedial import Agent, Dial, Dose, Features, InvalidInput, hill, io, make_policy, power
-from safedial.agent_file import FORM, FORM_VERSION
+from safedial.agent_file import FORM
 from safedial.core.dose import DoseCurve
 from tests.conftest import make_spec
 
@@ -56,10 +56,10 @@ def test_every_altered_byte_is_refused(saved):
             Agent.load(path)
 
 
-def test_other_files_and_versions_are_named_for_what_they_are(saved, tmp_path):
+def test_other_files_and_formats_are_named_for_what_they_are(saved, tmp_path):
     _, path = saved
     path.write_bytes(path.read_bytes().replace(b"safedial-agent 1", b"safedial-agent 99", 1))
-    with pytest.raises(InvalidInput, match="version 99"):
+    with pytest.raises(InvalidInput, match="has format 99"):
         Agent.load(path)
     path.write_bytes(b"something else")
     with pytest.raises(InvalidInput, match="not a safedial save file"):
@@ -69,7 +69,7 @@ def test_other_files_and_versions_are_named_for_what_they_are(saved, tmp_path):
 
 
 def test_a_file_without_a_part_is_refused(tmp_path):
-    io.write_archive(tmp_path / "part", {"dim": 2}, {}, form=FORM, version=FORM_VERSION)
+    io.write_archive(tmp_path / "part", {"dim": 2}, {}, form=FORM)
     with pytest.raises(InvalidInput, match="is not a complete"):
         Agent.load(tmp_path / "part")
 

@@ -22,7 +22,7 @@ from safedial.evaluation.evaluated import Evaluation, PolicyResult
 from safedial.evaluation.logged_rounds import Rounds, read_rounds
 from safedial.evaluation.outcomes import Outcomes
 from safedial.evaluation.play import Played, play
-from safedial.policies import Policy, as_policy, default_policy
+from safedial.policies import Policy, as_policy
 from safedial.specfile import SpecFile, load_spec
 
 ENGINES = ("auto", "agent", "replay")
@@ -132,9 +132,9 @@ def _rules(given: Any, file: SpecFile | None, rounds: Rounds, parts: dict[str, A
         given = file.policy
     spec = file.spec if file is not None else live.spec  # pyright: ignore[reportOptionalMemberAccess] -- a log needs a spec
     if given is None:
-        policy = default_policy(spec)
-    else:
-        policy = named_policy(given) if isinstance(given, Mapping) else as_policy(given)
+        stated = PROMISES[spec.promise]
+        given = {"name": stated.default_policy, **stated.default_options}
+    policy = named_policy(given) if isinstance(given, Mapping) else as_policy(given)
     rule = "knows the truth, which a log does not hold"
     way_out = "leave it out: the share of the reward in hindsight compares with it"
     require(not policy.knows_truth, "policy", policy.name, rule, way_out)
@@ -145,7 +145,7 @@ def _rules(given: Any, file: SpecFile | None, rounds: Rounds, parts: dict[str, A
     require(fits, "log", columns, f"do not fit the spec file's dim = {getattr(file, 'dim', None)}", way_out)
     try:
         held = _spec_for(policy, spec)
-        named = given if given is None or isinstance(given, (str, Mapping)) else policy  # open options are by rule
+        named = given if isinstance(given, (str, Mapping)) else policy  # open options are by rule
         ran = live.policy.name if live is not None and file is None else None
         if named is not policy and (ran is not None or rounds.exported):
             held = _left_open(held, dim, ran)

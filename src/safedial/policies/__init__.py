@@ -101,13 +101,6 @@ def _default(name: str) -> Policy:
     return make_policy(name)
 
 
-def default_policy(spec: SafetySpec) -> Policy:
-    """The policy of a spec that names none: it follows from what the spec states."""
-    stated = PROMISES[spec.promise]
-    options = stated.default_options
-    return make_policy(stated.default_policy, **options) if options else as_policy(stated.default_policy)
-
-
 def as_policy(policy: str | Policy) -> Policy:
     """A policy, given itself or by its name with default options."""
     made = _default(policy) if isinstance(policy, str) else policy
@@ -162,7 +155,6 @@ __all__ = [
     "Policy",
     "as_policy",
     "check_proved",
-    "default_policy",
     "learner_of",
     "make_policy",
     "option_names",

@@ -19,7 +19,7 @@ from safedial.worlds import world_from_dict
 if TYPE_CHECKING:
     from safedial.simulation.run import Simulation
 
-FORM, FORM_VERSION = "safedial-simulation", 1
+FORM = "safedial-simulation"
 PARTS = ("policy", "world", "spec", "dose", "stated")
 
 
@@ -29,12 +29,12 @@ def save(run: Simulation, path: str | os.PathLike[str]) -> None:
     arrays = {name: value for name, value in kept.items() if isinstance(value, np.ndarray)}
     rest = {name: value for name, value in kept.items() if name not in arrays and name not in PARTS}
     header = {"safedial_version": __version__, **_written(run), "rest": rest}
-    write_archive(path, header, arrays, form=FORM, version=FORM_VERSION)
+    write_archive(path, header, arrays, form=FORM)
 
 
 def read(path: str | os.PathLike[str], given: dict[str, Any]) -> dict[str, Any]:
     """The fields of the simulation; `given` are parts of the user's own, which the file does not hold."""
-    header, arrays = read_archive(path, form=FORM, version=FORM_VERSION)
+    header, arrays = read_archive(path, form=FORM)
     parts = {name: given.get(name) for name in PARTS}
     known = parts["policy"]
     require(known is None or isinstance(known, Policy), "policy", known, "must be a policy")
