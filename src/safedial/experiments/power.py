@@ -20,7 +20,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from safedial import growth
+from safedial.core.brackets import relative
 from safedial.core.spec import SafetySpec
 from safedial.errors import is_whole, require
 from safedial.experiments.experiment import Experiment, Found, Rows, Table, as_html
@@ -82,7 +82,7 @@ def parts(seeds: int, rounds: int) -> list[Part]:
 
 def _shield(part: Part) -> Policy:
     start = 0.5 / (1.0 + part.noise * math.sqrt(2.0 * math.log(1.0 / part.risk)))
-    exact = {"growth": growth.relative(1, 1, floor=0), "family": "offset", "climb": None, "start_scale": start}
+    exact = {"growth": relative(1, 1, floor=0), "family": "offset", "climb": None, "start_scale": start}
     return hp_shield(base=_ones, **exact, chooser="sign", probe=0.001)
 
 
