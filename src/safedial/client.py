@@ -80,9 +80,9 @@ class SeenHead(NamedTuple):
 
 
 class Heads:
-    """The last event of each study that a client saw, in memory and, where the user names one, in a file: a JSON object,
-    {study: "SEQ:HASH"}; give each process its own. So each client is a witness: a service whose log does not hold that
-    event has lost or rewritten what it acknowledged.
+    """The last event of each study that a client saw, in memory and, where the user names one, in a file: a JSON
+    object, {study: "SEQ:HASH"}; give each process its own. So each client is a witness: a service whose log does not
+    hold that event has lost or rewritten what it acknowledged.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:

@@ -253,7 +253,7 @@ def _from_events(shown: Iterable[Mapping[str, Any]], spec: Any, name: str) -> Ro
     require(events and events[0].seq == 1, "log", len(events), "does not begin with a study's first event")
     first = events[0].fields()
     if spec is None:
-        spec = read_spec(first["spec"], quiet=True, version=first.get("rules", 1))
+        spec = read_spec(first["spec"], quiet=True)
         for event in events:
             if EVENT_KINDS[event.kind].amends:
                 spec = amended_spec(spec, event.fields()["spec"], since=event.seq)
