@@ -19,10 +19,11 @@ import urllib.parse
 import uuid
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from safedial.checkpoints import Checkpoint, load_checkpoint
+from safedial.client_answers import ADVICE, Advice, read_answer, read_refusal
+from safedial.client_heads import Heads, SeenHead
 from safedial.errors import InvalidInput, require
 
 log = logging.getLogger("safedial.client")
@@ -35,98 +36,12 @@ CHECKED_SECONDS = 60.0
 """How long a connection is trusted to lead to the log whose head was compared."""
 
 
-ADVICE = ("action", "id", "seq", "intensity", "safe_action", "certificate", "hash", "replayed", "stop_reason")
-"""The fields of an answer to a question, but for `proposal_answer`, which only a proposal has."""
-
-
 class ServiceUnavailable(ConnectionError):
     """The service did not answer, even after every retry. Send the same request again later."""
 
 
 class ForkedLog(ServiceUnavailable):
     """The service's log lacks an event that it has acknowledged: it was restored or rewritten, or it is another's."""
-
-
-class Advice(NamedTuple):
-    """The setting for the dial. If `fallback` is True, no decision was made, so there is no id to report on.
-
-    `hash` is the hash of the decision's event; `replayed` marks an earlier answer, repeated for the same key;
-    `stop_reason` names the rule that has stopped the study since; `proposal_answer` says whether a proposal was
-    granted, lowered or raised.
-    """
-
-    action: float
-    id: str | None
-    seq: int | None
-    intensity: float | None
-    safe_action: float | None
-    certificate: dict[str, Any] | None
-    fallback: bool = False
-    reason: str = ""
-    hash: str | None = None
-    replayed: bool = False
-    stop_reason: str = ""
-    proposal_answer: str = ""
-
-
-class SeenHead(NamedTuple):
-    """An event by its seq and hash."""
-
-    seq: int
-    hash: str
-
-    def __str__(self) -> str:
-        return f"{self.seq}:{self.hash}"
-
-
-class Heads:
-    """The last event of each study that a client saw, in memory and, where the user names one, in a file: a JSON
-    object, {study: "SEQ:HASH"}; give each process its own. So each client is a witness: a service whose log does not
-    hold that event has lost or rewritten what it acknowledged.
-    """
-
-    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
-        self.path = None if path is None else Path(path)
-        self._lock = threading.Lock()
-        self._seen = {} if self.path is None or not self.path.exists() else _read_heads(self.path)
-
-    def get(self, study: str) -> SeenHead | None:
-        return self._seen.get(study)
-
-    def accept(self, study: str, before: SeenHead | None, answer: Mapping[str, Any], *, newest: bool) -> bool:
-        """Whether an answer may come from the log that had the event `before` when it was asked for.
-
-        A new event comes after `before`; one that is repeated may be older; with `newest` it is the log's last event.
-        The event is remembered if it is the latest so far.
-        """
-        seq, name = answer["seq"], answer["hash"]
-        old = newest or bool(answer.get("replayed"))
-        if before is not None and seq == before.seq and not (old and name == before.hash):
-            return False
-        if before is not None and seq < before.seq and (newest or not old):
-            return False
-        with self._lock:
-            last = self._seen.get(study)
-            if last is None or seq > last.seq:
-                self._seen[study] = SeenHead(seq, name)
-                self._write()
-        return True
-
-    def forget(self, study: str) -> None:
-        """Forget a study, after it was restored on purpose."""
-        with self._lock:
-            self._seen.pop(study, None)
-            self._write()
-
-    def _write(self) -> None:
-        if self.path is None:
-            return
-        partial = self.path.with_name(f"{self.path.name}.{os.getpid()}.partial")
-        try:
-            partial.write_text(json.dumps({study: str(head) for study, head in self._seen.items()}, indent=2) + "\n")
-            os.replace(partial, self.path)
-        except OSError as error:  # the request itself was answered
-            log.warning("heads = %s: cannot be written (%s)", self.path, error.strerror)
 
 
 class Client:
@@ -407,33 +322,3 @@ def _plain(cost: Any) -> Any:
 
 def _quoted(name: str) -> str:
     return urllib.parse.quote(str(name), safe="")
-
-
-def read_answer(text: bytes) -> dict[str, Any] | None:
-    """The service's answer; None for any other answer, such as a proxy's error page."""
-    try:
-        answer = json.loads(text)
-    except ValueError:
-        return None
-    return answer if isinstance(answer, dict) else None
-
-
-def read_refusal(status: int, text: bytes) -> InvalidInput:
-    """The error for a request that the service refuses."""
-    try:
-        problem = json.loads(text)
-        code, words = problem["code"], problem.get("detail") or problem["title"]
-        field = problem.get("field") or ""
-        where = f"{field}: " if field and not words.startswith((f"{field}:", f"{field} ")) else ""
-    except (ValueError, KeyError, TypeError):
-        code, words, where = "invalid_input", "no further words", ""
-    return InvalidInput(f"the service refused ({status} {code}): {where}{words}", code)
-
-
-def _read_heads(path: Path) -> dict[str, SeenHead]:
-    try:
-        marks = {study: text.partition(":") for study, text in json.loads(path.read_text()).items()}
-        return {study: SeenHead(int(seq), bytes.fromhex(name).hex()) for study, (seq, _, name) in marks.items()}
-    except (OSError, ValueError, AttributeError, TypeError) as error:
-        words = 'must be the file that a client wrote, {"study": "SEQ:HASH"}; remove it to begin anew'
-        raise InvalidInput(f"heads = {str(path)!r}: {words}") from error

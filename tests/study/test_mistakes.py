@@ -8,7 +8,7 @@ import pytest
 from safedial import InvalidInput
 from safedial.checkpoints import load_checkpoint
 from safedial.cli import main
-from safedial.client import read_refusal
+from safedial.client_answers import read_refusal
 from safedial.study import create_study
 from tests.study.conftest import SPEC
 
