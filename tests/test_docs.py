@@ -17,7 +17,7 @@ from safedial.policies import FACTORIES
 from safedial.rounds_io import KNOWN
 from safedial.specfile import TABLES
 from safedial.study.guard import DEFAULTS, STATED
-from safedial.study.spec import OPTIONS, SHAPE, SINCE_2
+from safedial.study.spec import OPTIONS, SHAPE
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "auto_gallery" not in path.parts)
@@ -65,7 +65,7 @@ def test_every_field_of_spec_files_studies_and_logs_is_in_the_reference(made):
     for part in (Cost, Dial, Features):
         assert [each.name for each in fields(part) if each.init and f"`{each.name}`" not in told] == [], part
     assert [name for name in NAMES if f"`{name}`" not in told] == []
-    stated = {*OPTIONS, *SHAPE, *SINCE_2, *DEFAULTS, *STATED}
+    stated = {*OPTIONS, *SHAPE, *DEFAULTS, *STATED}
     assert [name for name in sorted(stated) if f"`{name}`" not in made["study fields"]] == []
     assert [name for name in KNOWN if f"`{name}`" not in made["log columns"]] == []
     assert "`context.FEATURE`" in made["export columns"]
