@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any
 
 from safedial.checkpoints import Checkpoint, load_checkpoint
-from safedial.client_answers import ADVICE, LATER, Advice, read_answer, read_refusal
+from safedial.client_answers import ADVICE, Advice, read_answer, read_refusal
 from safedial.client_heads import Heads, SeenHead
 from safedial.errors import InvalidInput, require
 
@@ -122,12 +122,13 @@ class Client:
         try:
             path = f"/v1/studies/{_quoted(study)}/decisions"
             answer = self._witness(study, "POST", path, body, key=key or uuid.uuid4().hex)
-            if not answer.keys() >= ADVICE:
+            if not answer.keys() >= {*ADVICE}:
                 raise ServiceUnavailable(f"{self!r}: an answer without an action")
         except ServiceUnavailable as error:
             log.warning("no advice from the service (%s): using the fallback action %g", error, self.fallback_action)
             return Advice(self.fallback_action, None, None, None, None, None, True, str(error))
-        advice = Advice(**{name: answer[name] for name in (*ADVICE, *LATER) if name in answer})
+        given = {name: answer[name] for name in ADVICE}
+        advice = Advice(**given, proposal_answer=answer.get("proposal_answer", ""))
         if advice.replayed and advice.stop_reason:
             log.warning("an earlier answer was given again, and the study has stopped since: %s", advice.stop_reason)
         return advice
@@ -244,6 +245,8 @@ class Client:
         # A retry may make another connection, perhaps to another log.
         answer = self._send(method, path, body, key, recheck=partial(self._check_head, study, before))
         self._check_head(study, before)
+        if not (isinstance(answer.get("seq"), int) and isinstance(answer.get("hash"), str)):
+            raise ServiceUnavailable(f"{self!r}: an answer that names no event")
         if not self.heads.accept(study, before, answer, newest=newest):
             raise _forked(study, before)
         return answer

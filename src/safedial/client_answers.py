@@ -7,10 +7,8 @@ from typing import Any, NamedTuple
 
 from safedial.errors import InvalidInput
 
-LATER = ("hash", "replayed", "stop_reason", "proposal_answer")
-"""Further fields, which later versions of the service send."""
-
-ADVICE = {"action", "id", "seq", "intensity", "safe_action", "certificate"}
+ADVICE = ("action", "id", "seq", "intensity", "safe_action", "certificate", "hash", "replayed", "stop_reason")
+"""The fields of an answer to a question, but for `proposal_answer`, which only a proposal has."""
 
 
 class Advice(NamedTuple):

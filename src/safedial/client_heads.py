@@ -45,9 +45,7 @@ class Heads:
         A new event comes after `before`; one that is repeated may be older; with `newest` it is the log's last event.
         The event is remembered if it is the latest so far.
         """
-        seq, name = answer.get("seq"), answer.get("hash")
-        if not (isinstance(seq, int) and isinstance(name, str) and name):
-            return True  # a service from before hashes
+        seq, name = answer["seq"], answer["hash"]
         old = newest or bool(answer.get("replayed"))
         if before is not None and seq == before.seq and not (old and name == before.hash):
             return False
