@@ -22,8 +22,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.worlds import insulin
 from safedial import Agent, Dial, Features, SafetySpec, growth, make_policy
-from safedial.worlds import insulin, vancomycin
+from safedial.worlds import vancomycin
 
 Array = NDArray[np.float64]
 

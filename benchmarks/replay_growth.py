@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from safedial.bench.replay_speed import bench_replay, drawn_rounds, fastest_run
+from benchmarks.replay_speed import bench_replay, drawn_rounds, fastest_run
 from safedial.plots.style import new_figure, save
 from safedial.replay_engines.block_size import best_block
 

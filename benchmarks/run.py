@@ -11,8 +11,8 @@ import time
 
 import numpy as np
 
+from benchmarks.online_speed import bench_online
 from safedial import LinearWorld, SafetySpec, make_policy, simulate
-from safedial.bench.online_speed import bench_online
 
 
 def spec(**changes) -> SafetySpec:
@@ -113,7 +113,7 @@ def online() -> None:
 
 
 def replays() -> None:
-    from safedial.bench.replay_speed import bench_replay
+    from benchmarks.replay_speed import bench_replay
 
     print("\nReplay, microseconds a round (hp_ucb, unit noise); docs/replay.md has more")
     print(f"  {'d':>6} {'reference':>11} {'rank one':>9} {'blocked':>9} {'GEMM GFLOP/s':>13} {'blocked GFLOP/s':>16}")
@@ -126,7 +126,7 @@ def replays() -> None:
 
 
 def studies() -> None:
-    from safedial.bench.study_speed import bench_load, bench_log
+    from benchmarks.study_speed import bench_load, bench_log
 
     print("\nA study on SQLite, every answer after its commit (d = 16, 16 callers); docs/study.md has more")
     load = bench_load(None, dim=16, decisions=5_000, threads=16)

@@ -99,10 +99,9 @@ def save(image: Image.Image, path: Path) -> None:
 
 
 def main(folder: Path) -> None:
-    from tests.service.browser import Browser
-
     from safedial.service import running
     from safedial.study import Store
+    from tests.service.browser import Browser
 
     browser = Browser()
     with tempfile.TemporaryDirectory() as place, Store(f"sqlite:///{place}/trial.db") as store:

@@ -29,7 +29,7 @@ def test_the_version_and_help_are_there():
 
     assert process("--version").stdout == f"safedial {__version__}\n"
     shown = process("--help").stdout
-    for command in ("simulate", "reproduce", "bench", "doctor"):
+    for command in ("simulate", "reproduce", "doctor"):
         assert command in shown
 
 
@@ -263,17 +263,6 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     assert done.returncode == 2
     assert "cannot be written" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_bench_online_reports_each_number():
-    report = json.loads(run("bench", "online", "--dim", "4", "--json").stdout)
-    for name in ("decide_p50_us", "decide_p99_us", "update_p50_us", "bare_decide_us", "bare_update_us"):
-        assert report[name] > 0
-    assert run("bench", "online", "--dim", "0").returncode == 2
-    small = ("bench", "online", "--policy", "hp_conformal", "--dim", "3", "--rounds", "300")
-    assert json.loads(run(*small, "--json").stdout)["decide_p50_us"] > 0
-    assert "decide p50 us" in run(*small, "--form", "full").stdout
-    assert run("bench", "online", "--policy", "fixed").returncode == 2
 
 
 def test_doctor_says_what_is_missing():
