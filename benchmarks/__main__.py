@@ -25,6 +25,14 @@ ENGINES = {
 
 
 @bench.command()
+def tables() -> None:
+    """Print a short table of each: start-up, simulations, sweeps, decisions, replays, a study; several minutes."""
+    from benchmarks.tables import print_tables
+
+    print_tables()
+
+
+@bench.command()
 def online(
     dim: Annotated[int, typer.Option(help="Dimension of the contexts.")] = 26,
     policy: Annotated[str, typer.Option(help="hp_probe or hp_conformal.")] = "hp_probe",

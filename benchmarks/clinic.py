@@ -1,4 +1,4 @@
-"""`python benchmarks/clinic.py [vancomycin] [insulin]`: HP-Shield on two clinical simulators, beside other ways.
+"""`python -m benchmarks.clinic [vancomycin] [insulin]`: HP-Shield on two clinical simulators, beside other ways.
 
 600 rounds, δ = .05, one agent for each stream of patients or meals; every way to dose gets the same patients. HP-Shield
 starts at a quarter of the protocol's dose. "exceeded" is the share of rounds with a trough above 20 mg/l, or a glucose

@@ -1,4 +1,4 @@
-"""`python benchmarks/replay_growth.py --out docs`: µs a round against d, by engine, and against the block size.
+"""`python -m benchmarks.replay_growth --out docs`: µs a round against d, by engine, and against the block size.
 
 Writes `replay_growth.json`, then draws `replay_growth.png` from it. A few minutes on two cores. Each number is the best
 of a few passes, since one busy core stalls every threaded product.

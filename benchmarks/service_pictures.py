@@ -1,6 +1,6 @@
 """The pictures of the page in docs/: every view of a simulated study at 1280 pixels, and side by side at 390.
 
-python benchmarks/service_pictures.py docs
+python -m benchmarks.service_pictures docs
 """
 
 from __future__ import annotations

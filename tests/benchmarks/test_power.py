@@ -1,4 +1,4 @@
-"""`reproduce power` end to end on small counts: what it writes, that it goes on after an interruption, its numbers."""
+"""The figure `power` on small counts: what it writes, that it goes on after an interruption, its numbers."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`reproduce toolkit` end to end on small counts, and what its one special policy does."""
+"""`python -m benchmarks.figures toolkit` end to end on small counts, and what its one special policy does."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`make bench`: printed tables, each beside the plain version and what a user would write instead.
+"""`make bench`: every table, each beside the plain version and what a user would write instead.
 
 Ratios are taken in one run, interleaved where they are short; absolute figures depend on the machine and its load.
 """
@@ -151,7 +151,7 @@ def start_up() -> None:
         print(f"  {label:20} {min(times):.2f}")
 
 
-if __name__ == "__main__":
+def print_tables() -> None:
     start_up()
     simulation()
     table1_grid()
