@@ -108,14 +108,14 @@ lock:
 	$(LOCK) pyproject.toml requirements/build.in --extra plot --extra data --extra service --extra sign --extra dask --extra jax --extra gym --extra dev \
 	  -c requirements/run.txt -o requirements/dev.txt
 	$(LOCK) pyproject.toml --extra service --extra sign -c requirements/dev.txt -o requirements/service.txt
-	$(LOCK) pyproject.toml requirements/build.in requirements/docs.in --extra plot --extra service --extra gym --extra battery \
+	$(LOCK) pyproject.toml requirements/build.in requirements/docs.in --extra plot --extra service --extra gym \
 	  -c requirements/dev.txt -o requirements/docs.txt
 	$(LOCK) requirements/release.in -o requirements/release.txt
 
 release: $(RELEASE_VENV)/.release
 	$(RELEASE_VENV)/bin/python tools/release.py $(EXTRAS)
 
-MINIMAL_EXTRAS := plot data service sign dask jax gym battery
+MINIMAL_EXTRAS := plot data service sign dask jax gym
 MINIMAL_TOOLS := clarabel cvxpy-base hypothesis mapie mpmath psutil pytest pytest-cov scikit-learn threadpoolctl
 MINIMAL ?= tests/core tests/decision tests/function_classes tests/policies tests/recorded tests/simulation tests/study tests/cli
 test-minimal: $(MINIMAL_VENV)/.minimal

@@ -186,11 +186,7 @@ def nonlinear(
 
 
 def _rate(value: float) -> str:
-    """A rate with three digits.
-
-    >>> _rate(348_211.0), _rate(1_234_567.0), _rate(2.5e9)
-    ('348,000', '1.23 M', '2,500 M')
-    """
+    """A rate with three digits."""
     short = float(f"{value:.3g}")
     return f"{short:,.0f}" if short < 1e6 else f"{short / 1e6:,.{2 if short < 1e7 else 1 if short < 1e8 else 0}f} M"
 

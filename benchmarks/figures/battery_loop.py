@@ -1,6 +1,7 @@
 """An `Agent` in a closed loop with a world: its advice shapes the next context.
 
-`simulate` draws contexts in advance, which is impossible here. `residual` is the one-step-ahead error of the cost's model,
+`simulate` draws contexts in advance, which is impossible here. `residual` is the one-step-ahead error of the cost's
+model,
 
     e_t = C_t − b₀ − g_c(α_t)·ĉ_t(x_t),
 
@@ -11,18 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.worlds.battery import BatteryWorld
+from safedial.agent import Agent
 from safedial.core.dose import DoseCurve, identity, power
-from safedial.errors import is_whole, require
 from safedial.progress import Advance
-
-if TYPE_CHECKING:
-    from safedial.agent import Agent
 
 FITS: dict[str, tuple[DoseCurve, bool]] = {
     "line": (identity(), False),
@@ -85,15 +83,6 @@ def run_loop(
 
     No other alarm is cleared: the agent advises its fallback from then on.
     """
-    from safedial.agent import Agent  # here, so that the help of `safedial reproduce` need not wait for SciPy
-
-    require(isinstance(agent, Agent), "agent", agent, "must be an Agent")
-    require(isinstance(world, BatteryWorld), "world", world, "must be a BatteryWorld")
-    fits = agent.dim == world.dim
-    require(fits, "agent", agent, f"must have the world's dimension {world.dim}")
-    plain = agent.dial.is_plain
-    require(plain, "agent", agent, "must have a plain dial from 0 to 1")
-    require(is_whole(rounds), "rounds", rounds, "must be a whole number >= 1")
     battery, played = world.start(seed), []
     for _ in range(rounds):
         baseline = battery.carry_over if carry_over else 0.0

@@ -14,28 +14,26 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from benchmarks.figures.battery_loop import Round, alarm_round, by_band, noise_round, residuals_of_fits, run_loop
 from benchmarks.worlds.battery import BatteryWorld
+from safedial.agent import Agent
 from safedial.core.dose import Dose, identity, power
 from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
 from safedial.decision.learners.conformal_options import OFF
 from safedial.decision.rules import write_parts
-from safedial.errors import MissingExtra, import_extra, is_whole, require
-from safedial.experiments.experiment import Experiment, Found, OwnSeeds, Rows, Table, as_html, cells
+from safedial.errors import is_whole, require
+from safedial.experiments.experiment import Experiment, Found, OwnSeeds, Rows, Table, cells
 from safedial.io import read_rows
 from safedial.plots.style import COLOURS, columns, legend_below, new_figure, save
 from safedial.policies import make_policy
 from safedial.progress import Bar, no_bar
-from safedial.report.html import image, read_provenance
+from safedial.report.html import read_provenance
 from safedial.seeds import as_seeds
-
-if TYPE_CHECKING:
-    from safedial.agent import Agent
 
 RISK = 0.05
 START = 0.25
@@ -72,8 +70,8 @@ SERIES: dict[str, Series] = {
     "HP-Conformal, square, told": Series("hp_conformal", CONFORMAL, SQUARE, carry_over=True, options={"probe": 1.0}),
 }
 """Name → agent. "line" and "square" are the cost's dose curve; the reward's is the line. "told": the heat left from the
-last step is stated as baseline cost. "micro-doses": the sensors' noise is not stated, so probes shrink without limit; if
-it is stated, none is below σ_ε/κ and small doses weigh less. HP-Conformal without micro-doses gives no probes."""
+last step is stated as baseline cost. "micro-doses": the sensors' noise is not stated, so probes shrink without limit;
+if it is stated, none is below σ_ε/κ and small doses weigh less. HP-Conformal without micro-doses gives no probes."""
 
 LINES = ("-", "--", "-", "-.", ":")
 """Line styles of the agents of one policy, in order; their colours are `SHADES`, or else the policy's."""
@@ -83,8 +81,6 @@ FIT_COLOURS = ("#D55E00", "#CC79A7", "#999999", "#000000")
 
 
 def make_agent(series: Series, world: BatteryWorld) -> Agent:
-    from safedial.agent import Agent  # here, so that the help of `safedial reproduce` need not wait for SciPy
-
     exchangeable = PROMISES[series.spec.promise].exchangeable
     start, unguarded = (START, OFF) if exchangeable else (None, {})
     policy = make_policy(series.policy, **unguarded, **series.options)
@@ -141,7 +137,7 @@ def summary(rows: Sequence[dict[str, Any]]) -> Rows:
                 "mean_reward": float(np.mean([row["mean_reward"] for row in ends])),
                 "largest_true_cost": max(row["largest_true_cost"] for row in ends),
                 "alarm_rounds": [row["alarm_round"] or None for row in ends],
-                "noise_rounds": [row.get("noise_round") or None for row in ends],
+                "noise_rounds": [row["noise_round"] or None for row in ends],
             }
         )
     return found
@@ -154,7 +150,7 @@ def run(
     seeds: OwnSeeds = 3,
     bar: Bar = no_bar,
 ) -> Found:
-    """Run agents on a simulated battery in a closed loop: certificates, violations, residuals (extra: battery)."""
+    """Run agents on a simulated battery in a closed loop: certificates, violations, residuals."""
     require(is_whole(rounds), "rounds", rounds, "must be a whole number >= 1")
     which = as_seeds(seeds)
     world, rows, bands = BatteryWorld(), [], []
@@ -286,33 +282,4 @@ def _stops(row: dict[str, Any]) -> list[str]:
     return ["/".join("–" if number is None else f"{number:.0f}" for number in numbers) for numbers in stops]
 
 
-def section(folder: Path) -> list[str]:
-    return [
-        "<h2>A battery in the loop</h2>",
-        "<p>Not in the paper. NASA's electrochemistry simulator responds to the chosen current with heat, so no linear model is right "
-        "and nothing is proved here: heat grows with the square of the current and persists for some time, and cells differ. τ is 3 °C above "
-        f"ambient, and each agent promises at most {RISK:.0%} per round, under assumptions that fail. “Line” and “square” are the cost's dose "
-        "curve; “told”: the remaining heat is stated as baseline cost. docs/battery.md discusses the results.</p>",
-        image(folder / "closed_loop.png", "Violations, rewards and residuals of eight agents on a simulated battery"),
-        *as_html(table(folder)),
-    ]
-
-
-def why_skipped() -> str:
-    """Why it cannot run here: the simulator is an extra."""
-    try:
-        import_extra("progpy.models", "battery")
-    except MissingExtra as error:
-        return f"The battery in the loop is skipped: {error}"
-    return ""
-
-
-EXPERIMENT = Experiment(
-    name="closed_loop",
-    run=run,
-    draw=draw,
-    table=table,
-    section=section,
-    options_in_all=lambda seeds, rounds: {"seeds": min(seeds, 3), "rounds": min(max(3 * rounds // 20, 1), 1500)},
-    why_skipped=why_skipped,
-)
+EXPERIMENT = Experiment(name="closed_loop", run=run, draw=draw, table=table)

@@ -23,12 +23,11 @@ import numpy as np
 from safedial import growth
 from safedial.core.spec import SafetySpec
 from safedial.errors import is_whole, require
-from safedial.experiments.experiment import Experiment, Found, Rows, Table, as_html
+from safedial.experiments.experiment import Experiment, Found, Rows, Table
 from safedial.io import read_rows, write_rows
 from safedial.plots.style import columns, new_figure, save, title
 from safedial.policies import Policy, hp_conformal, hp_probe, hp_shield, hp_student, hp_ucb
 from safedial.progress import Advance, Bar, no_bar
-from safedial.report.html import image
 from safedial.simulation.run import simulate
 from safedial.worlds.linear import LinearWorld
 
@@ -237,26 +236,4 @@ def table(folder: Path) -> list[Table | str]:
     return found
 
 
-def section(folder: Path) -> list[str]:
-    rows = read_rows(folder / "power.csv")
-    worst = max(row["violation_rate"] / row["risk"] for row in rows if row["violation_rate"] != "")
-    return [
-        "<h2>What each policy earns, by the length of a study</h2>",
-        "<p>Not in the paper. τ = .5, δ′ = .01, Gaussian noise, S = L = 1. The attainable reward is that of a policy which knows the cost and "
-        "the quantile of its noise, and must learn only the sign of the reward: no bound on the cost can earn more. “Tight”: radius "
-        f"self-normalised, probe .001. No policy exceeded τ in more than {worst:.0%} of the rounds that its δ allows.</p>",
-        image(
-            folder / "power.png", "Share of the exact clairvoyant's reward against the length of a study, by promise"
-        ),
-        *as_html(table(folder)),
-    ]
-
-
-EXPERIMENT = Experiment(
-    name="power",
-    run=run,
-    draw=draw,
-    table=table,
-    section=section,
-    options_in_all=lambda seeds, rounds: {"seeds": 4 * seeds, "rounds": min(rounds, 2000)},
-)
+EXPERIMENT = Experiment(name="power", run=run, draw=draw, table=table)

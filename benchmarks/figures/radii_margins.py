@@ -21,13 +21,13 @@ from safedial.core.action import Choice, choose
 from safedial.core.confidence import bound
 from safedial.core.safe_set import safe_set
 from safedial.core.spec import SafetySpec
-from safedial.experiments.experiment import Experiment, Found, OwnSeeds, Rows, Table, as_html, cell_or_dash, cells
+from safedial.experiments.experiment import Experiment, Found, OwnSeeds, Rows, Table, cell_or_dash, cells
 from safedial.experiments.table1 import UNIT
 from safedial.io import read_rows
 from safedial.plots.style import COLOURS, columns, new_figure, point, save, title
 from safedial.policies import Policy, make_policy
 from safedial.progress import Advance, Bar, no_bar
-from safedial.report.html import image, read_provenance
+from safedial.report.html import read_provenance
 from safedial.seeds import as_seeds
 from safedial.simulation.proved import promise_holds
 from safedial.simulation.run import Simulation, simulate
@@ -270,35 +270,4 @@ def table(folder: Path) -> list[Table | str]:
     ]
 
 
-def section(folder: Path) -> list[str]:
-    parts, settings = _read(folder), read_provenance(folder, "toolkit")["settings"]
-    told = "; ".join(f"{row['radius']} {row['loss']:.0%}" for row in parts["overstated"])
-    over = [
-        f"{row['margin']} under {row['noise']} noise ({row['full_dose_violation_rate']:.1%} of full doses)"
-        for row in parts["broken"]
-        if not row["holds"] and row["ci_low"] > row["promised_risk"]
-    ]
-    worst = "; ".join(over) or "none in these rounds"
-    return [
-        "<h2>The same promise with less caution: radii and noise margins</h2>",
-        f"<p>HP-Probe at d = 10, unit noise, τ = 0.5, δ = δ′ = 0.01; {len(settings['seeds'])} seed(s) of {settings['rounds']:.0f} rounds; "
-        "reward as a share of the sub-Gaussian clairvoyant's. Each margin but the sub-Gaussian one needs a further assumption "
-        f"(docs/choosing.md). With a κ five times too large in the radius only, the reward lost is: {told}. "
-        f"If a margin's assumption is broken, nothing is promised; these exceed the risk it would have promised: {worst}.</p>",
-        image(
-            folder / "toolkit.png",
-            "Reward by radius and margin, an overstated κ, the learned quantile, broken assumptions",
-        ),
-        *as_html(table(folder)[:1]),
-    ]
-
-
-EXPERIMENT = Experiment(
-    name="toolkit",
-    data="toolkit_shares.csv",
-    run=run,
-    draw=draw,
-    table=table,
-    section=section,
-    options_in_all=lambda seeds, rounds: {"seeds": min(seeds, 2), "rounds": min(rounds, 2000)},
-)
+EXPERIMENT = Experiment(name="toolkit", run=run, draw=draw, table=table)

@@ -76,12 +76,7 @@ class Meal(NamedTuple):
 
 
 def load_patients(*, children: bool = False) -> Patients:
-    """The ten adolescents and ten adults; with `children` also the ten children.
-
-    >>> patients = load_patients()
-    >>> len(patients.names), patients.names[10]
-    (20, 'adult#001')
-    """
+    """The ten adolescents and ten adults; with `children` also the ten children."""
     text = (Path(__file__).parent / "tables" / "type1_patients.csv").read_text()
     rows = [row for row in csv.DictReader(text.splitlines()) if children or not row["name"].startswith("child")]
     columns = {name: np.array([float(row[name]) for row in rows]) for name in rows[0] if name != "name"}

@@ -6,18 +6,17 @@ import sys
 import numpy as np
 import pytest
 
-from benchmarks.arena import peer, picture
+from benchmarks.arena import peer
 from benchmarks.arena.__main__ import app
-from benchmarks.arena.arena_cell import SAFEOPT, play
+from benchmarks.arena.arena_cell import play
 from benchmarks.arena.arena_run import arena_rows, plan_arena, run_arena, verdicts
-from benchmarks.arena.peer import PEERS
 from benchmarks.arena.players import OURS
 from benchmarks.arena.registry import PRINTED, make_world
 from benchmarks.arena.simulated import UNIT
 from safedial import InvalidInput, SafetySpec, make_policy
 from safedial.simulation import simulate
 from safedial.worlds import LinearWorld
-from tests.benchmarks.problems import one_feature, solved
+from tests.benchmarks.problems import solved
 from tests.program import run
 
 
@@ -100,61 +99,13 @@ def test_a_world_of_your_own_stands_under_its_own_name(tmp_path):
     assert (tmp_path / "arena.csv").read_text().splitlines()[1].startswith("one feature,")
 
 
-def test_two_worlds_of_one_name_are_refused():
-    worlds = ["tests.benchmarks.problems:one_feature", f"{__name__}:{one_feature.__name__}"]
-    with pytest.raises(InvalidInput, match=r"has the name of tests\.benchmarks\.problems:one_feature"):
-        plan_arena(worlds, ["HP-Shield"], rounds=5, seeds=1)
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"policies": ["hp_ubc"]}, "is not in the arena"),
-        ({"rounds": 0}, "must be a whole number >= 1"),
-        ({"risk": 1.5}, "must be a number in"),
-    ],
-)
-def test_bad_input_is_refused(given, words):
-    asked = {"worlds": ["paper"], "policies": ["HP-Probe"], "rounds": 10, "seeds": 1} | given
-    with pytest.raises(InvalidInput, match=words):
-        plan_arena(asked.pop("worlds"), asked.pop("policies"), **asked)
-
-
 def test_a_peer_that_fails_says_why():
     setting = peer.Setting("linear quantiles", "quantile_linear", {"no_such_option": 1})
     with pytest.raises(InvalidInput, match="no_such_option"):
         play_with(setting)
 
 
-def test_a_process_plays_one_problem_after_another_as_a_new_one_would():
-    first, again = (solved("linear quantiles, level 0.95", 60, seeds=1) for _ in range(2))
-    assert first == again
-    assert len(peer.IDLE[sys.executable, "quantile_linear"]) == 1
-
-
-def test_a_python_that_is_not_there_is_named(monkeypatch):
-    monkeypatch.setenv("SAFEDIAL_PEERS", "/nowhere/python")
-    with pytest.raises(InvalidInput, match="/nowhere/python"):
-        plan_arena(["paper"], ["VW CATS"], rounds=10, seeds=1)
-
-
 def play_with(setting):
     world = make_world("flat-then-steep", 0.05)
     player = peer.PeerPlayer(setting, world, [0], 0.05)
     player.decide(world.begin([0], 1))
-
-
-def test_every_peer_has_its_settings():
-    assert len({setting.family for setting in PEERS.values()}) == 6
-    assert len(PEERS) == 22
-    assert len(SAFEOPT) == 2
-
-
-@pytest.mark.parametrize(("worlds", "shape"), [(1, (1, 1)), (2, (1, 2)), (4, (2, 2)), (7, (4, 2))])
-def test_the_picture_has_at_most_two_panels_side_by_side(tmp_path, monkeypatch, worlds, shape):
-    made = []
-    monkeypatch.setattr(picture, "save", lambda figure, path: made.append(figure) or path)
-    row = {"policy": "HP-Shield", "family": "ours", "risk": 0.05, "excess_rate": 0.02, "excess_low": 0.01}
-    row |= {"excess_high": 0.03, "reward": 0.5, "unit": "share", "best_in_hindsight": False}
-    picture.draw_arena([row | {"world": f"world {number}"} for number in range(worlds)], tmp_path)
-    assert made[0].axes[0].get_gridspec().get_geometry() == shape

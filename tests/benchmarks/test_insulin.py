@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.worlds.insulin import STATES, at_glucose, draw_meals, glucose_after, load_patients, protocol_dose
-from safedial.errors import InvalidInput
+from benchmarks.worlds.insulin import draw_meals, glucose_after, load_patients
 
 # Glucose (mg/dl) at 60, 120, ... 360 minutes after 60 g and 8 units, by the class T1DPatient of the package simglucose
 # (its repository of 2024), with dopri5 at a relative tolerance of 1e-10.
@@ -27,38 +26,7 @@ def test_traces_agree_with_simglucose(name):
     assert trace[60::60, 0] == pytest.approx(THEIRS[name], rel=1e-6)
 
 
-def test_nothing_changes_without_a_meal_at_the_basal_rate():
-    patients = load_patients()
-    nothing = np.zeros(20)
-    trace = glucose_after(patients, patients.rest, nothing, nothing, minutes=120)
-    assert trace == pytest.approx(np.broadcast_to(trace[0], trace.shape), rel=1e-6)
-
-
 def test_more_insulin_never_raises_the_lowest_glucose():
     meals = draw_meals(np.random.default_rng(4), 40)
     lowest = [meals.eat(share * meals.protocol_dose, minutes=240).lowest for share in (0.0, 0.5, 1.0, 2.0)]
     assert np.all(np.diff(lowest, axis=0) <= 1e-9)
-
-
-def test_the_usual_bolus_corrects_only_above_150():
-    one = load_patients().take(np.array([10, 10]))
-    doses = protocol_dose(one, np.array([60.0, 60.0]), np.array([150.0, 160.0]))
-    factor = one.parameters["correction_factor"][0]
-    assert doses == pytest.approx([6.0, 6.0 + 20.0 / factor])
-
-
-def test_another_glucose_before_the_meal_scales_all_glucose():
-    one = load_patients().take(np.array([3]))
-    usual = one.rest[3] / one.parameters["Vg"]
-    state = at_glucose(one, 2.0 * usual)
-    changed = {STATES[row] for row in np.flatnonzero(state[:, 0] != one.rest[:, 0])}
-    assert changed == {"plasma_glucose", "tissue_glucose", "sensor_glucose"}
-    assert state[4] == pytest.approx(2.0 * one.rest[4])
-
-
-def test_a_meal_that_is_not_followed_is_refused():
-    one = load_patients()
-    with pytest.raises(InvalidInput, match="minutes = 0: must be at least 1"):
-        glucose_after(one, one.rest, np.zeros(20), np.zeros(20), minutes=0)
-    with pytest.raises(InvalidInput, match="minutes = 60: must be above 60, when a bolus begins to act"):
-        draw_meals(np.random.default_rng(4), 1).eat(np.zeros(1), minutes=60)

@@ -10,17 +10,12 @@ from benchmarks.figures.power import (
     ATTAINABLE,
     EXPERIMENT,
     Part,
-    draw,
-    kept,
     measured,
     parts,
-    run,
-    section,
     series,
     table,
 )
 from safedial import LinearWorld, hp_student, simulate
-from safedial.errors import InvalidInput
 from safedial.experiments.experiment import run_and_draw
 from safedial.io import read_rows, write_rows
 
@@ -34,22 +29,12 @@ def test_everything_is_written_and_an_interrupted_run_goes_on(tmp_path):
     assert len(said["rows"]) == len(rows) == 4 * (len(series(parts(2, 50)[0])) + 1)
     assert (tmp_path / "power.png").exists()
     assert [each.columns for each in table(tmp_path)] == [["policy", "promise", "T = 50"]] * 4
-    assert "What each policy earns" in section(tmp_path)[0]
     (tmp_path / "power.provenance.json").unlink()
     write_rows(tmp_path / "power.csv", [rows[1] | {"reward_share": 0.125}, *rows[2:-1]])
     run_and_draw([EXPERIMENT], tmp_path, {"seeds": 2, "rounds": 50})
     found = read_rows(tmp_path / "power.csv")
     assert found[0]["reward_share"] == 0.125
     assert found[1:] == rows[2:]
-
-
-def test_a_finished_run_is_made_again_and_a_short_one_refused(tmp_path):
-    (tmp_path / "power.provenance.json").touch()
-    (tmp_path / "power.csv").touch()
-    assert kept(tmp_path) == []
-    assert list(tmp_path.iterdir()) == []
-    with pytest.raises(InvalidInput, match="rounds = 49: must be at least 50"):
-        run(tmp_path, seeds=1, rounds=49)
 
 
 def test_a_row_has_the_shares_of_a_run_that_ends_there():
@@ -63,11 +48,3 @@ def test_a_row_has_the_shares_of_a_run_that_ends_there():
         assert row["violation_rate"] == pytest.approx(made.violations.mean() / mark)
         most = made.attainable_reward.sum() / made.exact_clairvoyant_reward.sum()
         assert rows[ATTAINABLE, mark]["reward_share"] == pytest.approx(most)
-
-
-def test_the_long_part_takes_the_picture_up_to_its_rounds(tmp_path):
-    assert [part.marks[-1] for part in parts(100, 100_000)] == [1000, 1000, 10_000, 10_000, 100_000]
-    assert [part.is_long for part in parts(100, 100_000)] == [False] * 4 + [True]
-    rows = list(measured(Part(5, 0.05, 1.0, (50, 100), 2), "HP-Student"))
-    write_rows(tmp_path / "power.csv", rows)
-    assert draw(tmp_path) == [tmp_path / "power.png"]

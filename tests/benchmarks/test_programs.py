@@ -47,6 +47,7 @@ def test_the_speeds_of_simulations_fit_in_80_columns(monkeypatch):
 
 def test_simulate_times_the_engines_and_names_what_is_left_out(monkeypatch):
     monkeypatch.setattr(simulation_speed, "_has_jax", lambda: False)
+    monkeypatch.setattr(simulation_speed, "LEAST", 100)
     shown = run("simulate", "--dim", "2", "--seeds", "1", "--seconds", "0.01", program=bench).stdout
     assert "plain loop" in shown
     assert "jax, counter draws (make peers; the extra jax)" in " ".join(shown.split())

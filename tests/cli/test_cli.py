@@ -268,7 +268,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
 def test_doctor_says_what_is_missing():
     report = json.loads(process("doctor", "--json").stdout)
     assert report["extras"]["plot"]["installed"] is True
-    assert set(report["extras"]) == {"plot", "data", "service", "sign", "dask", "jax", "gym", "battery", "text"}
+    assert set(report["extras"]) == {"plot", "data", "service", "sign", "dask", "jax", "gym", "text"}
     assert "what it adds" in run("doctor").stdout
 
 
