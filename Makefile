@@ -2,10 +2,13 @@
 # make test     the test suite        make test-full   the same at full counts
 # make test-portable   its numeric part, as other processors would compute (PROCESSORS="haswell prescott": only as these)
 # make test-text  the language models, in a set-up of their own (.venv-text, 1.5 GB)
-# make peers    other packages for `safedial arena`, in a set-up of their own (.venv-peers); make test-peers: their tests
+# make peers    other packages for the arena, in a set-up of their own (.venv-peers); make test-peers: their tests
 # make docs     the documentation site, in a set-up of its own (.venv-docs): build/docs/index.html; a warning fails
 # make check    format, lint, types, import layers
-# make bench    benchmark tables      make setup       everything but the text extra (make setup-text: that one)
+# make setup    everything but the text extra (make setup-text: that one)
+# make bench    benchmark tables (BENCH="online --dim 26": one of them; BENCH=--help lists them)
+# make arena    our policies beside other packages (ARENA="--world vancomycin --seeds 5"; ARENA=--help lists the options)
+# make figures  our own figures beside the paper's, and their pictures in docs; hours
 # make bench-service   the decision service under load, its page, the store
 # make soak     kill -9 a thousand times, 20 minutes of missing outcomes and corrections, attacks; goes on where it stopped
 #               (KILLS=20 MINUTES=1 DECISIONS=5000 ATTACK_SECONDS=5 WRONG_KEYS=1000: smaller; SEED=2; PARTS="kills drift")
@@ -27,7 +30,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 QUICK := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 COVER := --cov=src/safedial/core --cov=src/safedial/policies --cov=src/safedial/function_classes --cov=src/safedial/decision --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
 
-.PHONY: run setup setup-text test test-full test-portable test-text peers test-peers docs check format bench bench-service soak release test-minimal lock clean
+.PHONY: run setup setup-text test test-full test-portable test-text peers test-peers docs check format arena bench bench-service figures soak release test-minimal lock clean
 
 run: $(VENV)/.run
 	@$(BIN)/safedial reproduce table1 --out results
@@ -68,13 +71,25 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+ARENA ?=
+arena: $(VENV)/.dev $(PEERS_VENV)/.peers
+	$(QUICK) $(BIN)/python -m benchmarks.arena $(ARENA)
+
+BENCH ?= tables
 bench: $(VENV)/.dev
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python -m benchmarks $(BENCH)
 
 bench-service: $(VENV)/.dev
-	$(BIN)/python benchmarks/service_load.py
-	$(BIN)/python benchmarks/service_page.py
-	$(BIN)/safedial bench study --events 1000000
+	$(BIN)/python -m benchmarks.service_load
+	$(BIN)/python -m benchmarks.service_page
+	$(BIN)/python -m benchmarks study --events 1000000
+
+figures: $(VENV)/.dev
+	for each in power toolkit conformal closed-loop; do \
+	  $(QUICK) $(BIN)/python -m benchmarks.figures $$each --out results || exit 1; done
+	cp results/power.png docs/power.png
+	cp results/toolkit.png docs/choosing.png
+	$(BIN)/python -m benchmarks.shield_picture --out docs
 
 KILLS ?= 1000
 MINUTES ?= 20
@@ -93,14 +108,14 @@ lock:
 	$(LOCK) pyproject.toml requirements/build.in --extra plot --extra data --extra service --extra dask --extra jax --extra gym --extra dev \
 	  -c requirements/run.txt -o requirements/dev.txt
 	$(LOCK) pyproject.toml --extra service -c requirements/dev.txt -o requirements/service.txt
-	$(LOCK) pyproject.toml requirements/build.in requirements/docs.in --extra plot --extra service --extra gym --extra battery \
+	$(LOCK) pyproject.toml requirements/build.in requirements/docs.in --extra plot --extra service --extra gym \
 	  -c requirements/dev.txt -o requirements/docs.txt
 	$(LOCK) requirements/release.in -o requirements/release.txt
 
 release: $(RELEASE_VENV)/.release
 	$(RELEASE_VENV)/bin/python tools/release.py $(EXTRAS)
 
-MINIMAL_EXTRAS := plot data service dask jax gym battery
+MINIMAL_EXTRAS := plot data service dask jax gym
 MINIMAL_TOOLS := clarabel cvxpy-base hypothesis mapie mpmath psutil pytest pytest-cov scikit-learn threadpoolctl
 MINIMAL ?= tests/core tests/decision tests/function_classes tests/policies tests/simulation tests/study tests/cli
 test-minimal: $(MINIMAL_VENV)/.minimal

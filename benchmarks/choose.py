@@ -1,6 +1,6 @@
 """Five users: the policy that `safedial choose` ranks first, its forecast, and the share measured afterwards.
 
-    python benchmarks/choose.py [--seeds 50]
+    python -m benchmarks.choose [--seeds 50]
 
 The measurement is a simulation of the same plan in the user's world with other seeds: other coefficients, contexts and
 noise than any that the forecast saw. `tests/choosing` checks the same with fewer rounds.

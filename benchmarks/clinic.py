@@ -1,4 +1,4 @@
-"""`python benchmarks/clinic.py [vancomycin] [insulin]`: HP-Shield on two clinical simulators, beside other ways.
+"""`python -m benchmarks.clinic [vancomycin] [insulin]`: HP-Shield on two clinical simulators, beside other ways.
 
 600 rounds, δ = .05, one agent for each stream of patients or meals; every way to dose gets the same patients. HP-Shield
 starts at a quarter of the protocol's dose. "exceeded" is the share of rounds with a trough above 20 mg/l, or a glucose
@@ -22,8 +22,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.worlds import insulin
 from safedial import Agent, Dial, Features, SafetySpec, growth, make_policy
-from safedial.worlds import insulin, vancomycin
+from safedial.worlds import vancomycin
 
 Array = NDArray[np.float64]
 

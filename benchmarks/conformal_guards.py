@@ -1,8 +1,8 @@
 """The guards of HP-Conformal, measured: the leap where costs are flat and then steep, missing outcomes, pilots.
 
-python benchmarks/conformal_guards.py leap        share of rounds over the threshold, with and without `reach`
-python benchmarks/conformal_guards.py missing     share of the full-information reward, by the share of void rounds
-python benchmarks/conformal_guards.py history     drift alarms after a pilot, by what history is for
+python -m benchmarks.conformal_guards leap        share of rounds over the threshold, with and without `reach`
+python -m benchmarks.conformal_guards missing     share of the full-information reward, by the share of void rounds
+python -m benchmarks.conformal_guards history     drift alarms after a pilot, by what history is for
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python benchmarks/conformal_lean.py [long|short]`: what HP-Conformal earns without sign groups, and by its start.
+"""`python -m benchmarks.conformal_lean [long|short]`: what HP-Conformal earns without sign groups, and by its start.
 
 The tables of docs/conformal.md: the share of the exact clairvoyant's reward, which knows both means and the noise's
 quantile, and of the attainable one, of a policy that knows the cost and learns the sign of the reward; the share of

@@ -1,4 +1,4 @@
-"""`python benchmarks/embeddings.py DATA [COUNT]`: Gemma 3 270M as run here, beside the precomputed vectors of DATA.
+"""`python -m benchmarks.embeddings DATA [COUNT]`: Gemma 3 270M as run here, beside the precomputed vectors of DATA.
 
 Needs the text extra. For COUNT texts of each file, spread evenly: the largest difference, and the smallest cosine
 before and after centring with the file's own mean. The files hold float16, whose rounding alone is up to 0.016 at 50.

@@ -1,4 +1,4 @@
-"""How long `safedial.evaluate` takes on long logs: `python benchmarks/evaluate.py [ROUNDS] [DIM]`.
+"""How long `safedial.evaluate` takes on long logs: `python -m benchmarks.evaluate [ROUNDS] [DIM]`.
 
 Prints the processor seconds for reading the log as CSV, and for each policy and engine on the log in memory.
 """

@@ -1,4 +1,4 @@
-"""How many times one decision enters another file of the package: python benchmarks/file_switches.py
+"""How many times one decision enters another file of the package: python -m benchmarks.file_switches
 
 A switch is a Python call whose code lies in another file of the package than the last package code that called it. A
 coroutine or generator that goes on after a pause is not called again. All threads of the process count, so that HTTP

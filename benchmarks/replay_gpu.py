@@ -45,7 +45,7 @@ import jax.numpy as jnp
 from safedial import replay
 from safedial.replay_engines import jax_blocked, jax_kernel, jax_program
 
-# Written out, as safedial.bench would ask for more packages than a GPU machine may have.
+# Written out, as benchmarks would ask for more packages than a GPU machine may have.
 SPEC = safedial.SafetySpec(
     threshold=0.5,
     violation_risk=0.01,

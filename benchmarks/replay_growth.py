@@ -1,4 +1,4 @@
-"""`python benchmarks/replay_growth.py --out docs`: µs a round against d, by engine, and against the block size.
+"""`python -m benchmarks.replay_growth --out docs`: µs a round against d, by engine, and against the block size.
 
 Writes `replay_growth.json`, then draws `replay_growth.png` from it. A few minutes on two cores. Each number is the best
 of a few passes, since one busy core stalls every threaded product.
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from safedial.bench.replay_speed import bench_replay, drawn_rounds, fastest_run
+from benchmarks.replay_speed import bench_replay, drawn_rounds, fastest_run
 from safedial.plots.style import new_figure, save
 from safedial.replay_engines.block_size import best_block
 

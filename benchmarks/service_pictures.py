@@ -1,6 +1,6 @@
 """The pictures of the page in docs/: every view of a simulated study at 1280 pixels, and side by side at 390.
 
-python benchmarks/service_pictures.py docs
+python -m benchmarks.service_pictures docs
 """
 
 from __future__ import annotations
@@ -99,10 +99,9 @@ def save(image: Image.Image, path: Path) -> None:
 
 
 def main(folder: Path) -> None:
-    from tests.service.browser import Browser
-
     from safedial.service import running
     from safedial.study import Store
+    from tests.service.browser import Browser
 
     browser = Browser()
     with tempfile.TemporaryDirectory() as place, Store(f"sqlite:///{place}/trial.db") as store:

@@ -1,11 +1,11 @@
-"""`python benchmarks/shield.py`: how near the count rule comes to the oracle's scale, and what a false bracket costs.
+"""`python -m benchmarks.shield`: how near the count rule comes to the oracle's scale, and what a false bracket costs.
 
 The world (`DoseResponseWorld`): a cost in proportion to the setting, C(a) = τ·(a/T)^e with e = 1 and log-normal
 tolerances T (sd .5) around the protocol's setting, δ = .05, bracket `relative(0.7, 1.4, floor=τ/4)`, start at a quarter
 of the protocol. The oracle knows the law of T and plays its 5 % quantile. A false bracket: the true e lies outside
 0.7-1.4. The second of its tables starts at a tenth of the protocol with a floor of τ/1000, so that hardly any cost is
 too small to be evidence. Then other dose-response worlds, the paper's own, and last the speed of simulations and of an
-Agent (`python benchmarks/shield.py tables`, `speed` or `agent`: that alone). Two minutes.
+Agent (`python -m benchmarks.shield tables`, `speed` or `agent`: that alone). Two minutes.
 """
 
 from __future__ import annotations

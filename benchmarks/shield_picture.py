@@ -1,4 +1,4 @@
-"""`python benchmarks/shield_picture.py --out docs`: draws `shield.png`, the picture of docs/shield.md.
+"""`python -m benchmarks.shield_picture --out docs`: draws `shield.png`, the picture of docs/shield.md.
 
 Left, two rounds: what each was given, its true curve, which nobody knows, and the bracket's bound, which crosses the
 threshold at the setting that the round tolerates at least. Right, the latest 39 rounds by such a tolerated scale, and

@@ -28,10 +28,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import soak_attack, soak_drift
+from safedial.io import write_json
 from tests.study.killing import kill_at_random
 from tests.study.postgres import Server
-
-from safedial.io import write_json
 
 STORE_KILLS = 50
 PARTS = ("kills", "drift", "attack")

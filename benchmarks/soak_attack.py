@@ -15,8 +15,8 @@ from typing import Any
 
 import psutil
 import uvloop
-from benchmarks.service_load import SPEC, load, memory_mb, serving
 
+from benchmarks.service_load import SPEC, load, memory_mb, serving
 from safedial.study import Store, create_study
 from safedial.study.keys import create_key
 

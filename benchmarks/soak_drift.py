@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import psutil
-from benchmarks.service_load import SPEC, TRUTH, Wire, contexts, memory_mb, post, serving
 
+from benchmarks.service_load import SPEC, TRUTH, Wire, contexts, memory_mb, post, serving
 from safedial.client import Client
 from safedial.study import Store, create_study, verify_study
 

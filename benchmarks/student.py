@@ -1,4 +1,4 @@
-"""`python benchmarks/student.py`: what HP-Student earns beside the others, what breaks it, and how fast it is.
+"""`python -m benchmarks.student`: what HP-Student earns beside the others, what breaks it, and how fast it is.
 
 The tables of docs/student.md. Share: reward over all rounds and seeds, over the reward of the exact clairvoyant, which
 knows both means and the noise's quantile; the share of the attainable is over that of a policy that knows all of the

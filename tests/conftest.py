@@ -24,7 +24,7 @@ FULL = os.environ.get("SAFEDIAL_FULL") == "1"
 UNTRACED = (
     "README.md",
     "docs/",
-    "tests/arena/",
+    "tests/benchmarks/",
     "tests/choosing/",
     "tests/cli/",
     "tests/datasets/",

@@ -1,5 +1,6 @@
 """The program as a user meets it, stdout and stderr apart: `process` starts one; `run` goes through the same entry
-point in this process, which is ten times quicker, for tests that are not about the process.
+point in this process, which is ten times quicker, for tests that are not about the process; also for a `program` of
+benchmarks.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import warnings
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 
+from typer import Typer
+
 from safedial.cli import main
 
 
@@ -20,7 +23,7 @@ def process(*words: object, cwd: Path | None = None) -> subprocess.CompletedProc
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
 
 
-def run(*words: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def run(*words: object, cwd: Path | None = None, program: Typer | None = None) -> subprocess.CompletedProcess[str]:
     arguments, handler = sys.argv, signal.getsignal(signal.SIGINT)
     sys.argv = ["safedial", *map(str, words)]
     code: object = 0
@@ -28,7 +31,7 @@ def run(*words: object, cwd: Path | None = None) -> subprocess.CompletedProcess[
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("always", UserWarning)
-                main()
+                main(program)
         except SystemExit as ended:
             code = ended.code or 0
         finally:

@@ -19,7 +19,6 @@ VARIADIC = {
     "policies/__init__.py: make_policy",
     "plots/style.py: new_figure",
     "core/curve.py: _replace",
-    "bench/checks_power.py: played",
     "specfile.py: agent",
     "study/manage.py: create_study",
     "testing/claims.py: plain_spec",

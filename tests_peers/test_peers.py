@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from tests.arena.problems import Near, one_feature, solved
 
-from safedial.arena.peer import installed
+from benchmarks.arena.peer import installed
+from tests.benchmarks.problems import Near, one_feature, solved
 
 PENALISED = ("MABWiser LinUCB, penalty 1", "bayesianbandits TS, penalty 1")
 CONTINUOUS = ("VW CATS, penalty 0", "coba LinTS, penalty 0")

@@ -124,14 +124,7 @@ def gym(folder: Path) -> str:
     return "a step of an environment"
 
 
-def battery(folder: Path) -> str:
-    from safedial.worlds.battery import BatteryWorld
-
-    assert BatteryWorld().start(0).step(0.5).cost < 0.3
-    return "a step of a simulated battery"
-
-
-ADDED = {each.__name__: each for each in (plot, data, service, dask, jax, gym, battery)}
+ADDED = {each.__name__: each for each in (plot, data, service, dask, jax, gym)}
 
 
 def main(extra: str = "") -> None:

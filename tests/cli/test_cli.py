@@ -29,7 +29,7 @@ def test_the_version_and_help_are_there():
 
     assert process("--version").stdout == f"safedial {__version__}\n"
     shown = process("--help").stdout
-    for command in ("simulate", "reproduce", "bench", "doctor"):
+    for command in ("simulate", "reproduce", "doctor"):
         assert command in shown
 
 
@@ -265,21 +265,10 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_bench_online_reports_each_number():
-    report = json.loads(run("bench", "online", "--dim", "4", "--json").stdout)
-    for name in ("decide_p50_us", "decide_p99_us", "update_p50_us", "bare_decide_us", "bare_update_us"):
-        assert report[name] > 0
-    assert run("bench", "online", "--dim", "0").returncode == 2
-    small = ("bench", "online", "--policy", "hp_conformal", "--dim", "3", "--rounds", "300")
-    assert json.loads(run(*small, "--json").stdout)["decide_p50_us"] > 0
-    assert "decide p50 us" in run(*small, "--form", "full").stdout
-    assert run("bench", "online", "--policy", "fixed").returncode == 2
-
-
 def test_doctor_says_what_is_missing():
     report = json.loads(process("doctor", "--json").stdout)
     assert report["extras"]["plot"]["installed"] is True
-    assert set(report["extras"]) == {"plot", "data", "service", "dask", "jax", "gym", "battery", "text"}
+    assert set(report["extras"]) == {"plot", "data", "service", "dask", "jax", "gym", "text"}
     assert "what it adds" in run("doctor").stdout
 
 

@@ -37,7 +37,6 @@ COMMANDS = {
         ("study", "list", "--storage", "postgresql://somebody@localhost:1/none"),
         "service",
     ),
-    "bench study": (SERVICE, ("bench", "study", "--events", "10"), "service"),
     "plan": (("matplotlib",), ("plan", "--spec", "spec.toml", "--rounds", "20", "--out", "plan"), "plot"),
     "check": (("matplotlib",), ("check", "log.csv", "--spec", "spec.toml", "--out", "page.html"), "plot"),
     "monitor": (("matplotlib",), ("monitor", "log.csv", "--spec", "spec.toml", "--out", "evidence.png"), "plot"),
@@ -49,7 +48,6 @@ COMMANDS = {
     ),
     "reproduce theory": (("jax",), ("reproduce", "theory", "--engine", "jax", "--out", "theory"), "jax"),
     "battery": (("pandas",), ("battery", "info", "--data", "."), "data"),
-    "reproduce closed-loop": (("progpy",), ("reproduce", "closed-loop", "--out", "loop"), "battery"),
 }
 
 
@@ -74,8 +72,6 @@ def test_a_command_without_its_extra_says_how_to_get_it_and_leaves_nothing_behin
     [
         ("simulate", "--policy", "hp_ucb", "--dim", "2", "--threshold", "1", "--rounds", "10", "--seeds", "1"),
         ("plan", "--spec", "spec.toml", "--rounds", "20", "--seeds", "2"),
-        ("bench", "monitor", "--runs", "2", "--rounds", "10"),
-        ("bench", "simulate", "--dim", "2", "--seeds", "1", "--seconds", "0.01"),
         ("doctor",),
         ("study", "--help"),
     ],
@@ -86,15 +82,6 @@ def test_what_needs_no_extra_runs_without_any(words, tmp_path):
     every = [package for packages, _ in EXTRAS.values() for package in packages]
     done = without(every, *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-
-
-def test_a_jax_that_cannot_be_imported_is_left_out_of_the_figures(tmp_path):
-    (tmp_path / "jax.py").write_text("raise ModuleNotFoundError('No module named jaxlib', name='jaxlib')\n")
-    words = ("bench", "simulate", "--dim", "2", "--seeds", "1", "--seconds", "0.01")
-    done = without([], *words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "plain loop" in done.stdout
-    assert "jax, counter draws (make peers; the extra jax)" in " ".join(done.stdout.split())
 
 
 def test_a_package_that_no_extra_brings_is_no_kind_word(tmp_path):

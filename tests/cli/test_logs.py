@@ -88,12 +88,6 @@ def test_monitor_is_quiet_where_the_promise_holds_and_alarms_where_it_does_not(f
     assert (folder / "bad.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_bench_monitor_prints_both_figures():
-    report = json.loads(run("bench", "monitor", "--runs", "20", "--rounds", "200", "--json").stdout)
-    assert {"false_alarms", "median_rounds_to_alarm"} <= set(report)
-    assert "median rounds to alarm" in run("bench", "monitor", "--runs", "20", "--rounds", "200").stdout
-
-
 def test_calibrate_writes_a_spec_file_that_the_other_commands_take(folder):
     pilot = [
         "simulate",
@@ -296,12 +290,6 @@ def test_a_bad_log_is_one_sentence_and_nothing_is_written(command, case, tmp_pat
     assert "Traceback" not in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.csv", "spec.toml"]
-
-
-def test_bench_checks_prints_power_and_false_flags():
-    assert "promised: at most 0.05" in run("bench", "checks", "--runs", "1").stdout
-    assert json.loads(run("bench", "checks", "--runs", "1", "--json").stdout)["runs"] == 1
-    assert run("bench", "checks", "--runs", "0").returncode == 2
 
 
 def test_monitor_says_which_pictures_it_draws(tmp_path):

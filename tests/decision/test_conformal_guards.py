@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 import pytest
-from benchmarks.conformal_guards import leap, missing
 
+from benchmarks.conformal_guards import leap, missing
 from safedial import Agent, Dial, InvalidInput, make_policy
 from safedial.decision.learners.conformal_options import OFF
 from tests.decision.conformal_rounds import DIM, conformal_spec, outcome, taught

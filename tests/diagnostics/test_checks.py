@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+from benchmarks.checks_power import BREAKS, SPEC, played, slipped_digit
 from safedial import InvalidInput, hill
-from safedial.bench.checks_power import BREAKS, SPEC, bench_checks, played, slipped_digit
 from safedial.core.dose import as_dose
 from safedial.core.margin import margin_assumptions
 from safedial.diagnostics import CHECKS, check_log, needed_evidence, read_rounds
@@ -107,12 +107,6 @@ def test_the_reward_is_checked_as_a_family_of_its_own():
     assert "tails" in flags(log, target="reward")
     words = next(each.means for each in check_log(log, SPEC, target="reward")[1] if each.name == "tails")
     assert "not safety" in words
-
-
-def test_the_bench_says_both_figures():
-    report = bench_checks(1)
-    assert report["caught"]["a sine mean"]["caught"] == 1.0
-    assert report["false_flags"] == 0.0
 
 
 def test_residuals_are_taken_before_each_rounds_update():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from safedial.bench.checks_power import SPEC, doses_by_context, played
+from benchmarks.checks_power import SPEC, doses_by_context, played
 from safedial.diagnostics import check_log
 from safedial.diagnostics.confounding import FIRST, assignment
 

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+from benchmarks.checks_power import SPEC, played
+from benchmarks.monitor_power import bench_monitor
 from safedial import Agent, InvalidInput
-from safedial.bench.checks_power import SPEC, played
-from safedial.bench.monitor_peers import compare_monitors
-from safedial.bench.monitor_power import bench_monitor
 from safedial.diagnostics.promise_watch import watch_log
 from tests.conftest import make_spec
 
@@ -77,19 +76,3 @@ def test_what_cannot_be_watched_is_said():
         watch_log(played(4, 20), make_spec(promise="conformal"))
     with pytest.raises(InvalidInput, match="level"):
         watch_log(played(4, 20), SPEC, level=1.5)
-    with pytest.raises(InvalidInput, match="runs"):
-        bench_monitor(runs=0)
-    with pytest.raises(InvalidInput, match="multiple"):
-        bench_monitor(runs=1, rounds=1, risk=0.5)
-
-
-def test_our_alarms_stand_beside_those_of_mapie():
-    report = compare_monitors(runs=1, rounds=300, change=100, multiple=15.0)
-    assert len(report["alarms"]) == 5
-    assert report["versions"].startswith("MAPIE")
-    ours, theirs = report["alarms"]["monitor"], report["alarms"]["MAPIE RiskMonitoring"]
-    assert ours["caught"] == theirs["caught"] == 1.0  # at three quarters of the rounds both are sure within 200
-    assert ours["median_rounds"] <= 40.0
-    assert all(row["false_alarms"] == 0.0 for row in report["alarms"].values())
-    with pytest.raises(InvalidInput, match="change"):
-        compare_monitors(runs=1, rounds=10, change=10)

@@ -51,10 +51,6 @@ COMMANDS = {
         "Start the service on a new SQLite file with a simulated dosing clinic, to show the operator page.",
     ),
     "doctor": ("doctor", "List what is installed and what each missing extra would add."),
-    "arena": (
-        "arena",
-        "Compare policies with other packages in simulated worlds. After an interruption, run it again to continue.",
-    ),
     "compare": (
         "compare_policies",
         "Compare policies on the same random numbers: differences of regret and of excesses, paired by seed.",
@@ -63,7 +59,6 @@ COMMANDS = {
     "sweep": ("sweep", "Run grids of simulations; an interrupted sweep continues where it stopped."),
     "battery": ("battery", "NASA's battery data: download it, list it, embed its texts."),
     "study": ("study", "Run a study: an append-only log of decisions and outcomes."),
-    "bench": ("bench", "Measure speed on this machine, compared with the bare arithmetic."),
     "key": ("service", "Make, list and revoke the keys of a store."),
 }
 """Every command, then every group: the file that holds it, and its line in the program's help, for which no such file
@@ -122,9 +117,9 @@ class Interrupted(BaseException):
     """Ctrl-C. It is a separate class because the command-line library swallows KeyboardInterrupt."""
 
 
-def main() -> None:
-    """Run the command line. A user's mistake prints one sentence on stderr and exits with code 2, without a traceback;
-    a warning prints one sentence too.
+def main(program: typer.Typer | None = None) -> None:
+    """Run the command line, or another program. A user's mistake prints one sentence on stderr and exits with code 2,
+    without a traceback; a warning prints one sentence too.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -133,7 +128,7 @@ def main() -> None:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _warn
-            make_app(next(iter(sys.argv[1:]), "--help"))()
+            (program or make_app(next(iter(sys.argv[1:]), "--help")))()
     except (InvalidInput, MissingExtra) as error:
         sys.exit(_complain(str(error).replace(" = None: ", ": "), 2))  # nobody writes None on a command line
     except ModuleNotFoundError as error:

@@ -21,9 +21,7 @@ Rounds = Annotated[int, typer.Option(help="Rounds for each seed; the paper uses 
 EngineName = Annotated[str, typer.Option(help="Where an experiment has the choice: numpy, jax or auto.")]
 Out = Annotated[Path, typer.Option(help="The output folder.")]
 
-HELP_OF_ALL = (
-    "Run all experiments and write the report; the closed loop, non-linear worlds, toolkit and power use fewer rounds."
-)
+HELP_OF_ALL = "Run all experiments and write the report; non-linear worlds use fewer rounds."
 
 
 class ExperimentGroup(TyperGroup):
@@ -54,7 +52,7 @@ def make_commands(experiments: Sequence[Experiment]) -> typer.Typer:
 
     made = typer.Typer(no_args_is_help=True)
     for name, group in by_command(experiments).items():
-        made.command(name)(_make_command(group))
+        made.command(name)(make_command(group))
 
     @made.command()
     def report(out: Out = Path("results"), json: Json = False) -> None:
@@ -90,7 +88,7 @@ def make_commands(experiments: Sequence[Experiment]) -> typer.Typer:
     return made
 
 
-def _make_command(group: Sequence[Experiment]) -> Callable[..., None]:
+def make_command(group: Sequence[Experiment]) -> Callable[..., None]:
     """A command that runs these experiments and prints their tables, with the options of the first one's `run`."""
     from safedial.experiments.experiment import run_and_draw
 

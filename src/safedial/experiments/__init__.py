@@ -1,17 +1,6 @@
-"""The paper's experiments and ours. A new one is a file here and a line in `EXPERIMENTS`."""
+"""The paper's experiments. A new one is a file here and a line in `EXPERIMENTS`."""
 
-from safedial.experiments import (
-    battery,
-    closed_loop,
-    conformal,
-    epsilon,
-    nonlinear,
-    power,
-    radii_margins,
-    synthetic,
-    table1,
-    theory,
-)
+from safedial.experiments import battery, epsilon, nonlinear, synthetic, table1, theory
 from safedial.experiments.experiment import Experiment
 
 EXPERIMENTS: list[Experiment] = [
@@ -19,11 +8,7 @@ EXPERIMENTS: list[Experiment] = [
     synthetic.EXPERIMENT,
     theory.EXPERIMENT,
     epsilon.EXPERIMENT,
-    conformal.EXPERIMENT,
     nonlinear.EXPERIMENT,
-    radii_margins.EXPERIMENT,
-    power.EXPERIMENT,
     battery.EXPERIMENT,
-    closed_loop.EXPERIMENT,
 ]
 """In the order of the report."""

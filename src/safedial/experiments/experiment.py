@@ -112,9 +112,9 @@ class Experiment:
         run: `run(folder, *, bar, **options)` computes. Its keyword-only parameters, annotated with
             `Annotated[type, "help text"]`, are the options of the command; its docstring is the command's help.
         draw: the pictures, from the files in a folder.
-        section: the parts of its section of the report as HTML, from the files in a folder; the report adds a footer.
+        section: the parts of its section of the report as HTML, from the files in a folder; the report adds a
+            footer. Experiments outside the report have none.
         table: what the command prints: tables and sentences, from the files in a folder.
-        data: the file whose presence shows that the experiment was run [NAME.csv].
         command: the name of another experiment whose command also runs this one.
         options_in_all: the options of `run` for the seeds and rounds of `safedial reproduce all`.
         why_skipped: why `safedial reproduce all` cannot run it here; "" if it can.
@@ -123,15 +123,14 @@ class Experiment:
     name: str
     run: Callable[..., Found]
     draw: Callable[[Path], list[Path]]
-    section: Callable[[Path], list[str]]
+    section: Callable[[Path], list[str]] = lambda folder: []
     table: Callable[[Path], list[Table | str]] = lambda folder: []
-    data: str = ""
     command: str = ""
     options_in_all: Callable[[int, int], dict[str, Any]] = lambda seeds, rounds: {"seeds": seeds, "rounds": rounds}
     why_skipped: Callable[[], str] = lambda: ""
 
     def has_run(self, folder: Path) -> bool:
-        return (folder / (self.data or f"{self.name}.csv")).exists()
+        return (folder / f"{self.name}.csv").exists()
 
 
 def by_command(experiments: Sequence[Experiment]) -> dict[str, list[Experiment]]:

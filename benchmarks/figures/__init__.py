@@ -1,0 +1,1 @@
+"""Our own figures, in the form of the paper's experiments."""
