@@ -7,6 +7,7 @@
     rounds.py          the rounds of an agent: late, missing, lost and overridden outcomes, drift, previews, resumes
     numbers.py         the text form of recorded numbers, and how they are compared
     answers/           the recorded answers, one file a case
+    study_*, tools_*   the same for studies and tools
 
 What is golden: advised settings, the numbers behind them, evidence, stops, counts of violations, rewards, regret. What
 is not: names of keys, wording, the files that the package writes.

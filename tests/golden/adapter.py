@@ -1,4 +1,10 @@
-"""The one file of the golden answers that knows the package's names."""
+"""The one file of the golden answers that knows the package's names.
+
+Cases speak a vocabulary of their own (plain dicts, lists and numbers). `open_agent`, `ask`, `ask_many`, `preview`,
+`tell`, `tell_before`, `evidence`, `stopped`, `resume` and `summary` drive an agent; `totals` runs a simulation, and
+`table1` counts the paper's table. Where the package renames something, a table or a line here changes, and nothing
+that is recorded.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +19,396 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 from unittest.mock import patch
+
+import numpy as np
+
+from safedial import Agent, Cost, Dial, Dose, Features, SafetySpec
+from safedial.core.brackets import additive, relative, spread
+from safedial.core.dose import hill, identity, logistic, power, tabulated
+from safedial.core.margin import noise_margin
+from safedial.core.scale import own_scale, power_scale, proportional, with_any_sensor, with_sensor
+from safedial.experiments.table1 import table1_spec
+from safedial.function_classes import binary, features, finite, kernel, linear
+from safedial.function_classes.maps import fourier, splines
+from safedial.policies import make_policy
+from safedial.simulation.run import simulate
+from safedial.worlds import DataWorld, DoseResponseWorld, LinearWorld, NonlinearWorld
+
+POLICIES = {
+    "ucb": "hp_ucb",
+    "probe": "hp_probe",
+    "expectation": "on_expectation",
+    "greedy": "epsilon_greedy",
+    "thompson": "thompson",
+    "fixed": "fixed",
+    "oracle": "clairvoyant",
+    "bayes": "hp_bayes",
+    "conformal": "hp_conformal",
+    "shield": "hp_shield",
+    "student": "hp_student",
+    "class-ucb": "nonlinear_hp_ucb",
+    "class-probe": "nonlinear_hp_probe",
+}
+OPTIONS: dict[str, str] = {}
+"""Our names of a policy's options → the package's, where they differ."""
+FIELDS: dict[str, str] = {}
+"""Our names of a spec's fields → the package's, where they differ."""
+GUARANTEES = {
+    "constants": "certified",
+    "constants, all rounds": "joint",
+    "exchangeable": "conformal",
+    "bracket": "bracket",
+    "gaussian": "student",
+}
+PROMISED = {given: ours for ours, given in GUARANTEES.items()} | {name: name for name in ("declared", "expected")}
+"""What a decision promises → our word for it; any other promises nothing."""
+REASONS = {
+    "": "",
+    "alarm": "violations",
+    "drift": "drift",
+    "bracket_drift": "drift",
+    "student_drift": "drift",
+    "start_refuted": "start",
+    "noise_broken": "noise",
+    "assumption_broken": "refuted",
+    "no_certified_action": "impossible",
+}
+"""Why the fallback is advised, or why an agent stopped → our word for it."""
+CURVES = {"identity": identity, "power": power, "hill": hill, "logistic": logistic, "tabulated": tabulated}
+BRACKETS = {"relative": relative, "additive": additive, "spread": spread}
+SCALES = {
+    "proportional": proportional,
+    "with sensor": with_sensor,
+    "with any sensor": with_any_sensor,
+    "power": power_scale,
+    "own": own_scale,
+}
+CLASSES = {"linear": linear, "features": features, "finite": finite, "kernel": kernel, "binary": binary}
+MAPS = {"splines": splines, "fourier": fourier}
+
+
+def _data_world(rows, **stated):
+    return DataWorld(rows, **stated)
+
+
+WORLDS = {"linear": LinearWorld, "dose response": DoseResponseWorld, "nonlinear": NonlinearWorld, "data": _data_world}
+
+
+def _made(stated, key, makers):
+    """What a table describes: its name under `key`, the rest are arguments."""
+    if stated is None or not isinstance(stated, dict):
+        return stated
+    rest = {name: value for name, value in stated.items() if name != key}
+    return makers[stated[key]](**rest)
+
+
+def _curve(stated):
+    return _made(stated, "curve", CURVES)
+
+
+def _class(stated):
+    if not isinstance(stated, dict):
+        return stated
+    stated = dict(stated)
+    if isinstance(stated.get("transform"), dict):
+        stated["transform"] = _made(stated["transform"], "map", MAPS)
+    return _made(stated, "class", CLASSES)
+
+
+def make_the_policy(stated):
+    """The package's policy."""
+    options = {}
+    classes = {}
+    for name, value in stated.items():
+        if name == "name":
+            continue
+        given = value
+        if name == "growth":
+            given = _made(value, "bracket", BRACKETS)
+        elif name.endswith("_class"):
+            given = classes.setdefault(id(value), _class(value))
+        options[OPTIONS.get(name, name)] = given
+    return make_policy(POLICIES[stated["name"]], **options)
+
+
+def make_the_spec(stated):
+    """The package's statement of the guarantee and its assumptions."""
+    given = {FIELDS.get(name, name): value for name, value in stated.items()}
+    given["promise"] = GUARANTEES[stated.get("promise", "constants")]
+    if "noise_scale" in given:
+        given["noise_scale"] = _made(given["noise_scale"], "scale", SCALES)
+    if "costs" in given:
+        given["costs"] = {name: _cost(cost) for name, cost in given["costs"].items()}
+    return SafetySpec(**given)
+
+
+def _cost(stated):
+    stated = dict(stated)
+    stated["growth"] = _made(stated.get("growth"), "bracket", BRACKETS)
+    stated["curve"] = _curve(stated.get("curve"))
+    return Cost(**stated)
+
+
+def _dose(stated):
+    if stated is None:
+        return None
+    return Dose(_curve(stated.get("reward")) or identity(), _curve(stated.get("cost")) or identity())
+
+
+def _policy(stated):
+    """What an agent is given; for "default" what follows from the spec, with options where there are any."""
+    if stated["name"] != "default":
+        return make_the_policy(stated)
+    if len(stated) == 1:
+        return None
+    options = {OPTIONS.get(name, name): value for name, value in stated.items() if name != "name"}
+    return {
+        "name": POLICIES["shield"],
+        "base": "proposal",
+        **options,
+        "growth": _made(stated["growth"], "bracket", BRACKETS),
+    }
+
+
+class Handle:
+    """An agent and what its case says."""
+
+    def __init__(self, case):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.case = case
+            parts = {
+                "policy": _policy(case["policy"]),
+                "dose": _dose(case.get("dose")),
+                "dial": Dial(**case["dial"]) if "dial" in case else None,
+                "features": Features(**case["features"]) if "features" in case else None,
+                "start_action": case.get("start"),
+                "fallback_action": case.get("fallback"),
+                "seed": case.get("coins", 0),
+            }
+            self.agent = Agent(case["dim"], make_the_spec(case["spec"]), **parts)
+
+    @property
+    def ends(self):
+        """The dial's low and high end."""
+        return self.agent.dial.low, self.agent.dial.high
+
+
+def open_agent(case):
+    return Handle(case)
+
+
+def _asked(context, proposal=None, baseline=0.0):
+    given = {} if proposal is None else {"proposal": proposal}
+    return (context,), given | ({"baseline_cost": baseline} if baseline else {})
+
+
+def ask(handle, context, **more):
+    """One round's advice, in our words."""
+    given, options = _asked(context, **more)
+    return _said(handle, handle.agent.decide(*given, **options))
+
+
+def ask_many(handle, rows):
+    """Advice for several rounds at once."""
+    options = (
+        {"baseline_costs": [row.get("baseline", 0.0) for row in rows]} if any("baseline" in row for row in rows) else {}
+    )
+    if rows[0].get("proposal") is not None:
+        options["proposals"] = [row["proposal"] for row in rows]
+    found = handle.agent.decide_many([row["context"] for row in rows], **options)
+    return [_said(handle, each) for each in found]
+
+
+def preview(handle, context, **more):
+    """The setting that would be advised now."""
+    given, options = _asked(context, **more)
+    return handle.agent.preview(*given, **options).action
+
+
+def tell(handle, asked, reward=None, cost=None, *, applied=None, lost=False, unrelated=False):
+    """The outcome of a round that was asked; `lost`: there is none."""
+    given = {} if applied is None else {"action": applied}
+    if unrelated:
+        given["unrelated"] = True
+    elif lost:
+        given["unrelated"] = False
+    if lost:
+        handle.agent.update(asked["decision"], **given)
+    else:
+        handle.agent.update(asked["decision"], reward=reward, cost=cost, **given)
+
+
+def tell_before(handle, context, applied, reward, cost):
+    """An outcome from before the first round."""
+    handle.agent.update(context, applied, reward, cost)
+
+
+def evidence(handle):
+    """ln of both kinds of evidence, None where one is 0, and the violations so far."""
+    agent = handle.agent
+    logs = (math.log(value) if value > 0.0 else None for value in (agent.evidence, agent.noise_evidence))
+    return (*logs, agent.violations)
+
+
+def stopped(handle):
+    """Our word for the rule that stopped the agent, "" if none has."""
+    return REASONS[handle.agent.stop_reason]
+
+
+def resume(handle, *, forget=False):
+    handle.agent.resume(forget=forget)
+
+
+def summary(handle):
+    """What an agent knows after its rounds."""
+    agent, told = handle.agent, {}
+    told["decisions"], told["learned from"] = agent.decisions, agent.informative_rounds
+    told["violations"], told["learning ended"] = agent.violations, agent.frozen
+    if handle.case.get("coefficients", True):
+        told["reward coefficients"], told["cost coefficients"] = agent.reward_coef, agent.cost_coef
+    return told
+
+
+def _said(handle, decision):
+    choice = decision.choice
+    upper = float(choice.bounds.cost_upper)
+    return {
+        "decision": decision,
+        "action": decision.action,
+        "intensity": decision.intensity,
+        "safe": decision.safe_action,
+        "promise": PROMISED.get(decision.promise, "none"),
+        "reason": REASONS[decision.fallback_reason],
+        "index": float(choice.reward_index),
+        "bound": upper if math.isfinite(upper) else None,
+        "numbers": _numbers(decision),
+    }
+
+
+def _numbers(decision):
+    """The numbers behind the bound, by our names."""
+    seen, bounds = decision.prediction, decision.choice.bounds
+    name = decision.rules.policy.name
+    if name == "hp_shield":
+        return _shield_numbers(seen)
+    if name == "hp_conformal":
+        return {
+            "mean cost": seen.cost,
+            "rounds": seen.rounds,
+            "known": seen.known,
+            "fitted": seen.fitted,
+            "calibrating": sum(seen.sizes.tolist()),
+            "tenth": seen.tenth,
+        }
+    if hasattr(seen, "predictions"):
+        parts = {}
+        for place, cost in enumerate(seen.predictions):
+            upper = float(seen.choices[cost].bounds.cost_upper)
+            own = {"bound": upper if math.isfinite(upper) else None, "safe share": seen.choices[cost].safe.intensity}
+            own |= _estimate(seen.predictions[cost])
+            parts |= {f"{key} {place}": value for key, value in own.items()}
+        return parts | {"least": list(seen.predictions).index(seen.least)}
+    if name == "hp_student":
+        return _estimate(seen) | _student_numbers(seen)
+    if name.startswith("nonlinear"):
+        return {"reward bound": float(bounds.reward_upper), "rounds": seen.informative_rounds}
+    margin = noise_margin(decision.rules.spec, decision.round, bounds.noise)
+    told = {"radius": float(bounds.cost_radius), "margin": float(margin)} | _estimate(seen)
+    if float(bounds.reward_radius) != float(bounds.cost_radius):
+        told["reward radius"] = float(bounds.reward_radius)
+    if seen.dual is not None:
+        told |= {"dual cost": seen.dual.cost, "dual width": seen.dual.width, "dual miss": seen.dual.miss}
+    return told
+
+
+def _estimate(seen):
+    return {"mean cost": seen.cost, "width": seen.width}
+
+
+def _student_numbers(seen):
+    told = {"spread": seen.spread, "degrees": seen.degrees, "least": seen.least, "ln det": seen.log_det}
+    told |= {"waiting": seen.waiting, "lost": seen.lost, "starts": seen.starts}
+    if seen.other is not None:
+        told |= {"other bound": seen.other.cost_upper, "other rounds": seen.other.calibration_rounds}
+    return told
+
+
+def _shield_numbers(seen):
+    finite = (value if math.isfinite(value) else None for value in (seen.base, seen.allowed, seen.most, seen.scale))
+    told = dict(zip(("base", "count scale", "climb scale", "scale"), finite, strict=True))
+    told |= {
+        "protocol": seen.protocol,
+        "start": seen.start,
+        "rounds": seen.size,
+        "rank": seen.rank,
+        "known": seen.known,
+    }
+    told |= {"exceeding": len(seen.counted.exceeding), "unknown": seen.counted.unknown, "level": seen.level}
+    return told | {"climbing": bool(seen.climbing), "group": seen.group}
+
+
+def totals(case, *, engine="numpy"):
+    """What a simulation adds up to: lists by row of the spec, and by seed in each; "curves" also by checkpoint."""
+    stated = dict(case["world"])
+    kind = stated.pop("world")
+    world = WORLDS[kind](**stated)
+    policy, spec = make_the_policy(case["policy"]), make_the_spec(case["spec"])
+    given, size, alarms = {}, [], {}
+
+    def record(played):
+        size.append(np.sum(played.action, axis=0))
+
+    def observe(now):
+        for place in np.flatnonzero(np.ravel(policy.alarmed(now.estimate))):
+            alarms.setdefault(int(place), now.number)
+
+    if engine == "numpy":
+        given = {"record": record} | ({} if policy.alarmed is None else {"observe": observe})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        run = simulate(
+            policy,
+            world,
+            spec,
+            rounds=case["rounds"],
+            seeds=case.get("seeds", 8),
+            dose=_dose(case.get("dose")),
+            points=4,
+            engine=engine,
+            stated=make_the_spec(case["stated"]) if "stated" in case else None,
+            **given,
+        )
+    told = {
+        "violations": run.violations,
+        "regret": run.regret,
+        "reward": run.reward,
+        "oracle reward": run.clairvoyant_reward,
+        "exact oracle reward": run.exact_clairvoyant_reward,
+        "informative rounds": run.informative_rounds,
+        "rounds without a guarantee": run.uncertified_rounds,
+        "full doses": run.full_dose_rounds,
+        "violations at full doses": run.full_dose_violations,
+        "regret by checkpoint": run.regret_curve,
+        "violations by checkpoint": run.violations_curve,
+    }
+    if engine == "numpy":
+        told["mean action"] = sum(size) / run.rounds
+    if policy.alarmed is not None:
+        count = run.violations.size
+        told["alarm"] = [alarms.get(place, 0) for place in range(count)]
+    return {name: np.asarray(value).tolist() for name, value in told.items()}
+
+
+def table1(policy, *, factor=1.0):
+    """The paper's Table 1: violations by threshold and seed, in the settings that reproduce it; `factor` is of all
+    thresholds.
+    """
+    made, stated = make_policy(POLICIES[policy], radius="paper"), table1_spec()
+    stated = replace(stated, threshold=stated.threshold * factor)
+    run = simulate(made, LinearWorld(dim=5), stated, rounds=10_000, seeds=5, points=1)
+    return run.violations.tolist()
+
 
 # ---- Below this line: studies and tools. Above it: agents and simulations. ----
 
