@@ -412,7 +412,7 @@ def table1(policy, *, factor=1.0):
 
 # ---- Below this line: studies and tools. Above it: agents and simulations. ----
 
-STUDY_WORDS: dict[str, str] = {"order": "folding"}
+STUDY_WORDS: dict[str, str] = {"order": "learning_order"}
 """Names in the scripts' specifications → the package's, where they differ."""
 
 CODES: dict[str, str] = {}
@@ -627,7 +627,7 @@ def counts_of(facts: Mapping[str, Any]) -> dict[str, Any]:
     found = {mine: facts[theirs] for mine, theirs in names.items()}
     found |= {mine: facts[theirs] for mine, theirs in optional.items() if theirs in facts}
     found |= {f"ln {each}": logarithm(facts[each.replace(" ", "_")]) for each in ("evidence", "noise evidence")}
-    return found | {"stopped": code(facts["stopped"])}
+    return found | {"stopped": code(facts["stop_reason"])}
 
 
 def logarithm(evidence: float | None) -> float | None:
@@ -655,7 +655,7 @@ EVERY = {
     "unwatched": "unwatched",
     "corrected violations": "corrected_violations",
     "learning ended": "frozen",
-    "guard": "habit",
+    "guard": "limiter",
     "key": "key",
     "unit": "unit",
     "visit": "visit",
