@@ -6,8 +6,8 @@ from tests.golden import adapter
 from tests.golden.world import WORLDS, Draws
 
 EVERY, SELDOM = 5, 10
-"""The advised and the largest safe setting are recorded in each round; index, bound and evidence every five, the
-numbers behind them every ten. An advised setting rests on all that was learned before, so that nothing stays hidden.
+"""The advised and the largest safe setting are recorded in each round; bound and evidence every five, the other
+numbers every ten. An advised setting rests on all that was learned before, so that nothing stays hidden.
 """
 PAUSE = 3
 """So many rounds are asked after a stop before a person resumes."""
@@ -98,13 +98,15 @@ class Course:
         for name in ("action", "safe", "promise", "reason"):
             self.columns[name].append(asked[name])
         if number % EVERY == 0:
-            for name in ("intensity", "index", "bound"):
+            for name in ("intensity", "bound"):
                 self.columns[name].append(asked[name])
         if number % SELDOM == 0:
+            self.columns["index"].append(asked["index"])
             same = abs(before - asked["action"]) <= 1e-9 * max(1.0, abs(before))
             self.columns["preview"].append("same" if same else before)
             for name, value in asked["numbers"].items():
-                self.columns.setdefault(name, []).append(value)
+                if name not in self.case.get("left out", ()):
+                    self.columns.setdefault(name, []).append(value)
 
     def wait(self, number):
         """How many rounds later the outcome is told; None for never."""

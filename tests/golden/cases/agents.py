@@ -2,8 +2,9 @@
 
 A case says: its policy, dimension, spec, dial, dose curves and features; the world that answers, with its seed; which
 rounds are never told (`never`), lost for a reason that may be related (`lost`), withheld (`withheld`, and `withheld
-unrelated`); how many rounds are told before the first question (`before`); a stretch of `drift`; and whether a resume
-forgets. Rounds that are late, lost for unrelated reasons, overridden or asked together are in every case (`rounds.py`).
+unrelated`); how many rounds are told before the first question (`before`); a stretch of `drift`; whether a resume
+forgets (`forget`); and numbers that are `left out`. Rounds that are late, lost for unrelated reasons, overridden or
+asked together are in every case (`rounds.py`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ POWER = {"curve": "power", "exponent": 1.7}
 LOGISTIC = {"curve": "logistic", "midpoint": 0.5, "steepness": 6.0}
 TABLE = {"curve": "tabulated", "actions": [0, 0.2, 0.6, 1], "intensities": [0, 0.1, 0.7, 1]}
 MILLIGRAMS = {"low": 0.0, "high": 400.0, "unit": "mg"}
+FINE = {"low": 0.0, "high": 20.0, "unit": "mg", "levels": [0.5 * place for place in range(1, 41)]}
 DOSES = {"low": 0.0, "high": 20.0, "unit": "mg", "levels": [1.0, 2.0, 4.0, 8.0, 14.0, 20.0]}
 
 
@@ -225,12 +227,12 @@ add("default-exchangeable", exchangeable({}), policy={"name": "default"})
 BRACKET = {"threshold": 1.0, "violation_risk": 0.1, "promise": "bracket"}
 RELATIVE = {"bracket": "relative", "low": 0.7, "high": 1.5, "floor": 0.1}
 ADDITIVE = {"bracket": "additive", "low": 0.0, "high": 3.0}
-SPREAD = {"bracket": "spread", "step": 1.25, "sigma": 0.3}
+SPREAD = {"bracket": "spread", "step": 1.1, "sigma": 0.5}
 COST = {"kind": "power", "low": 0.8, "high": 1.4, "threshold": 1.0}
 HINGE = {"kind": "hinge", "low": 1.0, "high": 2.8, "knee": 0.5, "threshold": 1.0}
 EVENT = {"kind": "event", "low": 1.0, "high": 1.0, "threshold": 0.5}
 PATIENT = {"names": ("protocol", "b", "c")}
-FALL = {"from": 150, "to": 250, "fall": 0.25}
+FALL = {"from": 210, "to": 270, "fall": 0.25}
 
 
 def bracketed(policy, **changes):
@@ -260,12 +262,14 @@ add("shield-additive", additively({}))
 add("shield-additive-low", additively({"growth": {**ADDITIVE, "low": 0.8}}))
 add("shield-additive-error", additively({"growth": {**ADDITIVE, "error": 0.05}}))
 EVENTS = {
-    "spec": {**BRACKET, "threshold": 0.5, "violation_risk": 0.25},
+    "spec": {**BRACKET, "threshold": 0.5, "violation_risk": 0.3},
     "world": {"costs": [EVENT], "least": 0.0},
     "drift": {},
     "never": (44,),
     "lost": (),
+    "left out": ("exceeding",),
 }
+"""Here many rounds tell the same scale but for rounding, so that how many lie below it is no golden number."""
 add("shield-spread", bracketed({"growth": SPREAD, "start_scale": 0.25}, **EVENTS))
 add("shield-spread-learned", bracketed({"growth": SPREAD, "learned": True, "start_scale": 0.25}, **EVENTS))
 named = {"growth": {**RELATIVE, "high": "steep"}, "base": "protocol"}
@@ -294,7 +298,7 @@ add("shield-adapt-learned", additively({"adapt": 0.05, "learned": True}))
 add("shield-request", bracketed({"chooser": "request"}, **REQUESTED))
 add(
     "shield-request-levels",
-    bracketed({"chooser": "request", "start_scale": 0.5}, dial=DOSES, world={**REQUESTED["world"], "least": 0.6}),
+    bracketed({"chooser": "request", "start_scale": 0.5}, dial=FINE, world={**REQUESTED["world"], "least": 0.6}),
 )
 add("shield-sign", bracketed({"chooser": "sign"}))
 add("shield-sign-learned", bracketed({"chooser": "sign", "learned": True}, dose={"reward": POWER}))
@@ -302,7 +306,7 @@ add("shield-target", bracketed({"chooser": "target"}, world={"costs": [COST], "r
 add(
     "shield-target-levels",
     bracketed(
-        {"chooser": "target", "start_scale": 0.5}, dial=DOSES, world={"costs": [COST], "reward": "peak", "least": 0.6}
+        {"chooser": "target", "start_scale": 0.5}, dial=FINE, world={"costs": [COST], "reward": "peak", "least": 0.6}
     ),
 )
 add("shield-proposal", bracketed({"base": "proposal"}, **PROPOSED))
@@ -320,12 +324,12 @@ add("shield-group-own", bracketed({"group": own.whether_positive, "lag": 4}))
 add(
     "shield-below", bracketed({"growth": ADDITIVE, "direction": "below"}, world={"costs": [{**HINGE, "side": "below"}]})
 )
-add("shield-levels", bracketed({"start_scale": 0.5}, dial=DOSES, world={"costs": [COST], "least": 0.6}))
+add("shield-levels", bracketed({"start_scale": 0.5}, dial=FINE, world={"costs": [COST], "least": 0.6}))
 add(
     "shield-levels-learned-additive",
     additively(
         {"learned": True, "start_scale": 0.5},
-        dial=DOSES,
+        dial=FINE,
         spec={**BRACKET, "threshold": 20.0},
         world={"costs": [{**HINGE, "threshold": 20.0}]},
     ),
@@ -456,7 +460,7 @@ add(
 )
 add(
     "class-ucb-hill-levels",
-    classed({"cost_class": SHAPES["kernel-rbf"]}, dose={"reward": HILL, "cost": HILL}, dial=DOSES),
+    classed({"cost_class": SHAPES["kernel-rbf"]}, dose={"reward": HILL, "cost": HILL}, dial=FINE),
 )
 RISKS = {**CONSTANTS, "violation_risk": 0.1}
 events = {"world": {"events": True, "odds": 0.3}, "spec": RISKS, "baseline": None}
