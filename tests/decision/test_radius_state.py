@@ -295,7 +295,7 @@ def test_the_slack_of_a_residual_covers_the_estimate_and_is_less_than_radius_tim
         context = rng.uniform(-0.5, 0.5, 3) * (number % 9 > 0)
         norm, mean = float(np.linalg.norm(context)), float(context @ truth)
         seen = agent._learner._estimate(context, norm)
-        whole = bound(seen, agent.spec, radius="determinant", clip=True).cost_radius * seen.width
+        whole = bound(seen, agent.spec, radius="self-normalised", clip=True).cost_radius * seen.width
         found = agent._learner.residuals(agent._rules, context, norm, Sample(mean, mean, 1.0, 1.0, mean, 0.0))
         assert abs(found[2]) <= found[3] + 1e-12
         assert found[3] <= whole + 1e-12

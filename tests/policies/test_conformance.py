@@ -15,7 +15,7 @@ from tests.conftest import make_spec
 CONFIGURATIONS = [
     ("hp_ucb", {}),
     ("hp_ucb", {"radius": "paper"}),
-    ("hp_ucb", {"radius": "determinant", "clip": False}),
+    ("hp_ucb", {"clip": False}),
     ("hp_probe", {}),
     ("hp_probe", {"probe": 0.01}),
     ("hp_probe", {"probe": 0}),

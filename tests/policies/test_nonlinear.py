@@ -20,7 +20,6 @@ from tests.conftest import make_spec
     ("plain", "options", "classes"),
     [
         ("hp_ucb", {}, {}),
-        ("hp_ucb", {"radius": "determinant"}, {"cost_class": linear(radius="determinant")}),
         ("hp_ucb", {"radius": "paper"}, {"cost_class": linear(radius="paper"), "clip": False}),
         ("hp_probe", {}, {}),
         ("hp_probe", {"probe": 0.05}, {"probe": 0.05}),

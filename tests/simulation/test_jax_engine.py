@@ -41,7 +41,7 @@ CASES = [
     ("hp_probe", {"radius": "constrained"}, {"margin": "gaussian", "promise": "joint"}, {"contexts": "adversarial"}),
     ("hp_probe", {}, {"margin": "bounded", "noise_low": -2.0, "noise_high": 2.0}, {"noise": "uniform"}),
     ("hp_probe", {}, {"noise_scale": with_any_sensor(0.1), "threshold": [0.4, 0.6]}, {}),
-    ("hp_probe", {"radius": "determinant"}, {}, {"contexts": "drift", "noise": "context-scale"}),
+    ("hp_probe", {}, {}, {"contexts": "drift", "noise": "context-scale"}),
     ("hp_ucb", {"radius": "mixture"}, {"promise": "joint"}, {"noise": "student-t3"}),
     ("epsilon_greedy", {}, {}, {"contexts": "adversarial", "noise": "rademacher"}),
     ("thompson", {}, {}, {"noise": "truncated", "mean": "sine"}),

@@ -6,10 +6,9 @@
 | radius | β | note |
 |---|---|---|
 | `paper` | κ√(d ln((1 + N L²/λ)/δ′)) + √λ S | the paper's; too small at d = 1 (d where the theorem has 2), so d ≥ 2 |
-| `determinant` | κ√(ln det(Σ/λ) + 2 ln(1/δ′)) + √λ S | Abbasi-Yadkori et al. (2011), Theorem 2, itself |
-| `mixture` | √(κ²(ln det(Σ/λ) + 2 ln(1/δ′)) + λS²) | tighter at the same price: √(a² + b²) ≤ a + b |
+| `mixture` | √(κ²(ln det(Σ/λ) + 2 ln(1/δ′)) + λS²) | never above `paper` for d ≥ 2 |
 | `constrained` | that of `mixture`, and ‖μ‖ ≤ S at the same time | the same event as `mixture`, so never above it |
-| `self-normalised` | that of `determinant`, and ‖μ‖ ≤ S at the same time | the same event as `determinant` |
+| `self-normalised` | κ√(ln det(Σ/λ) + 2 ln(1/δ′)) + √λ S, and ‖μ‖ ≤ S at the same time | an event about the noise alone |
 | `noise-adaptive` | √(λS² + E + 2κ² ln(1/δ′)), E = Σ ω·ω·width²/(1 + ω·width²)·(y − ⟨x,μ̂⟩)² | E stands for κ² ln det |
 
 Why `mixture` holds: docs/design.md derives it.
@@ -24,9 +23,9 @@ A_a = XᵀX + aI and μ̂_a = A_a⁻¹b the left-hand side is yᵀy − bᵀA_a�
 a = λ is `mixture`, a → ∞ the clip. Any a is valid; we take λ and six multiples of κ²/S² (`core.tighter_radii`), which
 loses less than one part in a thousand of the reward against all a. A negative right-hand side refutes the assumptions.
 
-**`self-normalised`.** The event of `determinant` is about the noise alone: ‖Xᵀξ‖_{Σ⁻¹} ≤ κ√V, with Xᵀξ = b − Gμ* and
-G = Σ − λI. `core.self_normalised` bounds ⟨x,μ⟩ over it and ‖μ‖ ≤ S together, where `determinant` adds up two worst
-cases. Because no estimate shrinks to 0 in it, λ may be large, which keeps ln det small. Of all radii here it is the
+**`self-normalised`.** Its event is about the noise alone: ‖Xᵀξ‖_{Σ⁻¹} ≤ κ√V, with Xᵀξ = b − Gμ* and G = Σ − λI. Its
+radius above, Theorem 2 of Abbasi-Yadkori et al. (2011), adds up two worst cases of μ̂ − μ* = Σ⁻¹(Xᵀξ − λμ*), and serves
+the reward; for the cost `core.self_normalised` bounds ⟨x,μ⟩ over the event and ‖μ‖ ≤ S together. Because no estimate shrinks to 0 in it, λ may be large, which keeps ln det small. Of all radii here it is the
 smallest but in the first few rounds (docs/choosing.md).
 
 **`noise-adaptive`.** For ridge estimates in order, r_s = y_s − ⟨x_s,μ̂_{s−1}⟩ and Δ_s = ⟨x_s,μ* − μ̂_{s−1}⟩ = r_s − ξ_s,
@@ -80,7 +79,7 @@ def paper(noise: Any, prediction: Prediction, spec: SafetySpec) -> Any:
     return noise * xp.sqrt(prediction.dim * (xp.log(growth) + spec.log_inverse_risk)) + _bias(spec)
 
 
-def determinant(noise: Any, prediction: Prediction, spec: SafetySpec) -> Any:
+def self_normalised(noise: Any, prediction: Prediction, spec: SafetySpec) -> Any:
     """κ√(ln det(Σ/λ) + 2 ln(1/δ′)) + √λ S."""
     spread = _log_volume(prediction, spec)
     return noise * _root(spread) + _bias(spec)
@@ -93,10 +92,9 @@ def mixture(noise: Any, prediction: Prediction, spec: SafetySpec) -> Any:
 
 RADII: dict[str, Callable[[Any, Prediction, SafetySpec], Any]] = {
     "paper": paper,
-    "determinant": determinant,
     "mixture": mixture,
     "constrained": mixture,
-    "self-normalised": determinant,
+    "self-normalised": self_normalised,
 }
 """Radii in closed form; for `constrained` and `self-normalised`, the radius of an ellipsoid that contains their set."""
 
@@ -169,7 +167,7 @@ def check_dim(radius: str | None, dim: int) -> None:
         "radius",
         radius,
         "does not hold for dim = 1 (the paper writes d·ln(1/δ′) where the theorem has 2·ln(1/δ′))",
-        "use 'mixture' or 'determinant'",
+        "use 'mixture'",
     )
     solvable = radius != "self-normalised" or dim <= MOST_SOLVED
     require(solvable, "dim", dim, f"must be at most {MOST_SOLVED} for radius='self-normalised'", "use 'mixture'")

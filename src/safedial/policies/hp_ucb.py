@@ -20,7 +20,7 @@ def hp_ucb(*, radius: str = "mixture", clip: bool | None = None) -> Policy:
 
     Args:
         radius: "mixture" (default), "constrained" (tighter, seven times the work), "self-normalised" (tighter still,
-            with a larger ridge), "noise-adaptive" (for a κ that may be far too large), "determinant", or "paper";
+            with a larger ridge), "noise-adaptive" (for a κ that may be far too large), or "paper";
             `core.confidence` derives them, docs/choosing.md advises.
         clip: cut cost_upper at S‖x‖, which always holds. Default: True, but False with the paper's radius.
 
