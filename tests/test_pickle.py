@@ -135,7 +135,7 @@ AGENTS = {
     "plain": ("hp_probe", {}, {}),
     "coin": ("epsilon_greedy", {"epsilon": 0.5}, {"dose": Dose(hill(0.5, 2.0), power(1.5))}),
     "adaptive": ("hp_ucb", {"radius": "noise-adaptive"}, {"dial": Dial(high=20, unit="mg")}),
-    "constrained": ("hp_probe", {"radius": "constrained"}, {}),
+    "self-normalised": ("hp_probe", {"radius": "self-normalised"}, {}),
     "conformal": ("hp_conformal", {"start_dose": 0.1, "group": 0}, {}),
     "full": ("hp_conformal", {"start_dose": 0.1, "form": "full"}, {}),
     "kernel": ("nonlinear_hp_probe", {"cost_class": kernel("rbf:0.5", norm=1.0), "reward_class": linear()}, {}),

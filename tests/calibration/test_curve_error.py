@@ -66,7 +66,7 @@ def test_violations_stay_within_the_risk_under_a_curve_that_is_wrong_by_so_much(
     [
         ({"error": 1.2}, "error"),
         ({"rounds": 0}, "rounds"),
-        ({"radius": "constrained"}, "no proof for an uncertain curve"),
+        ({"radius": "self-normalised"}, "no proof for an uncertain curve"),
         ({"radius": "noise-adaptive"}, "no proof for an uncertain curve"),
         ({"radius": "paper", "dim": 1}, "dim = 1"),
         ({"spec": make_spec(promise="joint")}, "certified"),

@@ -13,7 +13,7 @@ PLAIN = ["simulate", "--policy", "hp_probe", "--dim", "3", "--threshold", "0.5",
 
 
 @pytest.mark.parametrize(("words", "promised"), [
-    (["--radius", "constrained"], 0.02),
+    (["--radius", "self-normalised"], 0.02),
     (["--radius", "noise-adaptive", "--margin", "gaussian"], 0.02),
     (["--margin", "quantile"], 0.03),
     (["--margin", "quantile", "--margin-risk", "0.005"], 0.025),
@@ -58,8 +58,8 @@ noise_scale = {scale = "with_sensor", ratio = 0.05}
 dim = 2
 [[policy]]
 name = "hp_probe"
-radius = ["mixture", "constrained", "noise-adaptive"]
+radius = ["mixture", "self-normalised", "noise-adaptive"]
 """)
     assert len(grid.cells) == 6
     rewards = {(cell["policy"]["radius"], cell["spec"]["margin"]): sum(run_cell(cell)["reward"]) for cell in grid.cells}
-    assert rewards["constrained", "gaussian"] != rewards["constrained", "subgaussian"]
+    assert rewards["self-normalised", "gaussian"] != rewards["self-normalised", "subgaussian"]

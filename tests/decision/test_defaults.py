@@ -60,7 +60,7 @@ def test_what_is_written_is_read_back_and_earlier_rules_keep_their_own_defaults(
 def test_the_certificate_says_what_is_by_rule():
     told = "; by rule: radius self-normalised, ridge 2.55"
     assert Agent(2, SPEC)._rules.policy_reason.endswith(told)
-    assert "by rule" not in Agent(2, SPEC, policy=hp_probe(radius="constrained"))._rules.policy_reason
+    assert "by rule" not in Agent(2, SPEC, policy=hp_probe(radius="mixture"))._rules.policy_reason
     named = Agent(2, replace(SPEC, ridge=7.0), policy={"name": "hp_probe", "probe": 0.5})._rules.policy_reason
     assert "by rule" not in named
 

@@ -29,7 +29,6 @@ def agree(one, other):
 
 CASES = [
     ("hp_probe", {}, {}, {}),
-    ("hp_ucb", {"radius": "constrained"}, {}, {}),
     ("hp_ucb", {"radius": "noise-adaptive"}, {"promise": "joint"}, {"noise": "uniform"}),
     ("epsilon_greedy", {"learn_from": "exploring"}, {"threshold": [0.2, 0.5]}, {}),
     ("on_expectation", {}, {"cost_sensor_noise": 0.1, "reward_sensor_noise": 0.1}, {"baseline_cost": 0.1}),
@@ -38,7 +37,7 @@ CASES = [
     ("clairvoyant", {}, {"threshold": [0.2, 0.5]}, {"mean": "sine"}),
     ("hp_probe", {"radius": "self-normalised"}, {"threshold": [0.2, 0.5], "estimation_risk": [0.01, 0.05]}, {}),
     ("hp_ucb", {"radius": "self-normalised"}, {"noise_scale": power_scale(0.5)}, {"contexts": "adversarial"}),
-    ("hp_probe", {"radius": "constrained"}, {"margin": "gaussian", "promise": "joint"}, {"contexts": "adversarial"}),
+    ("hp_ucb", {"radius": "self-normalised"}, {"margin": "gaussian", "promise": "joint"}, {"contexts": "adversarial"}),
     ("hp_probe", {}, {"margin": "bounded", "noise_low": -2.0, "noise_high": 2.0}, {"noise": "uniform"}),
     ("hp_probe", {}, {"noise_scale": with_any_sensor(0.1), "threshold": [0.4, 0.6]}, {}),
     ("hp_probe", {}, {}, {"contexts": "drift", "noise": "context-scale"}),
@@ -130,7 +129,7 @@ def test_a_program_is_not_taken_for_another():
         DoseCurve("mine", {}, lambda a, p=power: a**p, lambda z, p=power: z ** (1 / p) * (1 - 1e-14), 16.0)
         for power in (2.0, 4.0)
     ]
-    plain, told = make_policy("hp_ucb", radius="constrained"), {"rounds": 12, "seeds": 2}
+    plain, told = make_policy("hp_ucb", radius="self-normalised"), {"rounds": 12, "seeds": 2}
     other = plain._replace(decide=make_policy("fixed").decide)
     cases = [(plain, make_spec(threshold=grid), None) for grid in grids]
     cases += [(make_policy("hp_probe"), make_spec(), Dose(curve, identity())) for curve in curves]

@@ -9,7 +9,6 @@ from tests.study.conftest import SPEC
 CASES = {
     "in order": {},
     "as they arrive": {"folding": "arrival"},
-    "other ridges": {"radius": "constrained"},
     "mixture": {"radius": "mixture"},
 }
 

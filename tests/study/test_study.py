@@ -318,7 +318,7 @@ def test_a_bad_specification_is_refused_and_no_study_is_made(lite, changes):
     [
         {"policy": "hp_ucb", "radius": "paper"},
         {"radius": "mixture", "probe": 0},
-        {"radius": "constrained"},
+        {"radius": "self-normalised"},
         {"radius": "noise-adaptive", "margin": "gaussian"},
         {"margin": "quantile", "margin_risk": 0.01},
         {"promise": "joint"},

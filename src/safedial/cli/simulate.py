@@ -15,7 +15,7 @@ POLICIES = (
     "hp_ucb, hp_probe, hp_conformal, hp_student, on_expectation, epsilon_greedy, thompson, clairvoyant, fixed, "
     "hp_bayes, nonlinear_hp_ucb, nonlinear_hp_probe"
 )
-RADII = "paper, mixture, constrained, self-normalised, noise-adaptive"
+RADII = "paper, mixture, self-normalised, noise-adaptive"
 NOISES = "gaussian, uniform, rademacher, truncated, student-t3, exponential, context-scale"
 CLASSES = "linear, finite, kernel, features, binary or parametric"
 DOSES = "identity, power:P, hill:ED50[,SLOPE] or logistic:MID,STEEPNESS"

@@ -46,11 +46,11 @@ SERIES: list[tuple[str, str, str, dict[str, Any], dict[str, Any]]] = [
     ("mixture, λ = 1", "hp_probe", "mixture", {}, {}),
     ("mixture", "hp_probe", "mixture", {"ridge": 10.0}, {}),
     ("noise-adaptive", "hp_probe", "noise-adaptive", {"ridge": 10.0}, {}),
-    ("constrained", "hp_probe", "constrained", {"ridge": 10.0}, {}),
-    ("constrained, adversarial", "hp_probe", "constrained", {"ridge": 10.0}, {"contexts": "adversarial"}),
-    ("constrained, quantile", "hp_probe", "constrained", {"ridge": 10.0, **QUANTILE}, {}),
-    ("constrained, gaussian", "hp_probe", "constrained", {"ridge": 10.0, "margin": "gaussian"}, {}),
-    ("constrained, bounded", "hp_probe", "constrained", {"ridge": 10.0, **UNIFORM}, {"noise": "uniform"}),
+    ("self-normalised", "hp_probe", "self-normalised", {"ridge": 19.0}, {}),
+    ("self-normalised, adversarial", "hp_probe", "self-normalised", {"ridge": 19.0}, {"contexts": "adversarial"}),
+    ("self-normalised, quantile", "hp_probe", "self-normalised", {"ridge": 19.0, **QUANTILE}, {}),
+    ("self-normalised, gaussian", "hp_probe", "self-normalised", {"ridge": 19.0, "margin": "gaussian"}, {}),
+    ("self-normalised, bounded", "hp_probe", "self-normalised", {"ridge": 19.0, **UNIFORM}, {"noise": "uniform"}),
 ]
 """(label, policy, radius, changes of the spec, changes of the world)."""
 
