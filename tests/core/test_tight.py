@@ -12,6 +12,8 @@ from safedial.core.tighter_radii import PLAIN, learner
 from safedial.policies import make_policy
 from tests.conftest import make_spec
 
+LEARNED = {"margin": "bounded", "noise_low": -1.0, "noise_high": 1.0, "margin_risk": 0.05}
+
 
 def data(seed, dim=4, rounds=60, noise=0.5):
     rng = np.random.default_rng(seed)
@@ -113,7 +115,7 @@ def test_the_distance_to_the_truth_is_the_identity_behind_noise_adaptive(ridge):
 
 @pytest.mark.parametrize("radius", ["self-normalised", "noise-adaptive"])
 def test_a_batch_equals_its_members(radius):
-    spec = make_spec(margin="quantile", margin_risk=0.05, violation_risk=0.2, cost_noise=0.5)
+    spec = make_spec(**LEARNED, violation_risk=0.2, cost_noise=0.5)
     runs = [data(seed, rounds=90) for seed in range(3)]
     init, predict, update = learner(radius, spec)
     batch = init(4, ridge=1.0, batch=(1, 3))
@@ -144,14 +146,14 @@ def test_sets_that_are_apart_refute_the_assumptions():
 def test_the_plain_learner_serves_where_nothing_more_is_asked_for():
     assert learner("mixture", make_spec()) is PLAIN
     assert PLAIN.init is estimate.init
-    assert learner(None, make_spec(margin="quantile", margin_risk=0.1)) is not PLAIN
+    assert learner(None, make_spec(**LEARNED)) is not PLAIN
 
 
 def test_replays_say_that_they_do_not_take_them():
     contexts = np.ones((3, 2)) / 2
     for policy, spec, rule in [
         (make_policy("hp_probe", radius="self-normalised"), make_spec(), "radius"),
-        (make_policy("hp_probe"), make_spec(margin="quantile", margin_risk=0.1), "margin"),
+        (make_policy("hp_probe"), make_spec(**LEARNED), "margin"),
     ]:
         with pytest.raises(InvalidInput, match=rule):
             replay(policy, contexts, np.zeros(3), np.zeros(3), spec)

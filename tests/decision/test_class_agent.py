@@ -124,7 +124,7 @@ def test_costs_other_than_0_or_1_are_refused_and_change_nothing():
 def test_what_an_agent_over_classes_cannot_do_it_says():
     with pytest.raises(InvalidInput, match="no coefficients"):
         _ = Agent(2, SPEC, policy=POLICIES["kernel"]).cost_coef
-    learned = make_spec(margin="quantile", margin_risk=0.01)
+    learned = make_spec(margin="bounded", noise_low=-1.0, noise_high=1.0, margin_risk=0.01)
     with pytest.raises(InvalidInput, match="margin_risk"):
         Agent(2, learned, policy=nonlinear_hp_probe())
     with pytest.raises(InvalidInput, match="margin_risk"):

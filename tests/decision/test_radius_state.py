@@ -8,7 +8,7 @@ from mpmath import mp, mpf
 
 from safedial import Agent, LinearWorld, make_policy, simulate
 from safedial.core.confidence import bound
-from safedial.core.noise import rank
+from safedial.core.noise import variance_bound
 from safedial.decision.decide import setting_of
 from safedial.decision.learners import dual_vector
 from safedial.decision.learners.linear_learner import LinearLearner
@@ -17,13 +17,12 @@ from safedial.decision.outcome import Sample
 from tests.conftest import make_spec
 from tests.core.test_rounding import hard_state
 
-QUANTILE = {"margin": "quantile", "margin_risk": 0.05, "violation_risk": 0.2}
 BOUNDED = {"margin": "bounded", "noise_low": -1.0, "noise_high": 1.0, "margin_risk": 0.05, "violation_risk": 0.2}
 COMBINATIONS = [
     ("self-normalised", {}),
-    ("self-normalised", QUANTILE),
+    ("self-normalised", BOUNDED),
     ("noise-adaptive", {}),
-    ("mixture", QUANTILE),
+    ("mixture", BOUNDED),
     ("noise-adaptive", BOUNDED),
     ("mixture", {"margin": "gaussian"}),
 ]
@@ -206,29 +205,29 @@ def test_many_contexts_read_as_one_by_one_and_waiting_samples_count(monkeypatch)
         assert width[number] == pytest.approx(wide, rel=1e-9)
 
 
-def test_the_learned_quantile_is_a_rank_of_what_the_bounds_leave():
-    agent = play(Agent(3, make_spec(cost_noise=0.3, reward_noise=0.3, **QUANTILE)), 64)
+def test_the_learned_variance_is_of_what_the_bounds_leave():
+    agent = play(Agent(3, make_spec(cost_noise=0.3, reward_noise=0.3, **BOUNDED)), 64)
     learner = agent._learner
     contexts, costs = learner.extras.rounds.seen
     seen = [learner.predict(context, float(np.linalg.norm(context))) for context in contexts]
     radius = bound(seen[0], agent.spec, radius="mixture", clip=True).cost_radius
-    lowest = [max(each.cost - radius * each.width, -each.norm) for each in seen]
-    noise = np.sort(costs - np.array(lowest))[::-1]
-    expected = noise[rank(64, 0.2, 0.05) - 1]
+    lower = np.array([max(each.cost - radius * each.width, -each.norm) for each in seen])
+    upper = np.array([min(each.cost + radius * each.width, each.norm) for each in seen])
+    ends = np.clip(costs - upper, -1.0, 0.0) ** 2, np.clip(costs - lower, 0.0, 1.0) ** 2
+    expected = float(variance_bound(np.maximum(*ends).sum(), 64.0, 1.0, 0.05))
     assert learner.extras.rounds.best == pytest.approx(expected, rel=1e-9)
-    assert expected < agent.spec.tail * 0.3 * 3
+    assert 0.03 < expected < 1.0
 
 
 def test_the_certificate_names_radius_margin_assumptions_and_risks():
-    spec = make_spec(cost_noise=0.3, reward_noise=0.3, **QUANTILE)
+    spec = make_spec(cost_noise=0.3, reward_noise=0.3, **BOUNDED)
     agent = play(Agent(3, spec, policy=make_policy("hp_probe", radius="mixture")), 300)
     decision = agent.decide([0.6, 0.6, 0.5])
     facts = decision.certificate
-    assert (facts["radius_name"], facts["margin"]) == ("mixture", "quantile")
+    assert (facts["radius_name"], facts["margin"]) == ("mixture", "bounded")
     assert facts["risk"]["margin_risk"] == 0.05
     assert facts["statement"] == "P(cost > 0.5) <= 0.26 in this round"
-    assert facts["noise_margin"] < spec.tail * 0.3
-    assert any("identically distributed" in line for line in facts["assumptions"])
+    assert any("conditional variance" in line for line in facts["assumptions"])
     words = decision.explain()
     assert "0.05 on learning the noise" in words
     assert math.isfinite(facts["radius"])

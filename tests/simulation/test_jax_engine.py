@@ -241,7 +241,8 @@ def test_what_cannot_be_compiled_says_so():
     for place, draws in (({"contexts": "adversarial"}, "counter"), ({"noise": "student-t3"}, "counter")):
         with pytest.raises(InvalidInput, match=r"adversary|no quantile function"):
             simulate("hp_probe", LinearWorld(dim=2, **place), make_spec(), rounds=5, seeds=1, engine="jax", draws=draws)
-    for fields in ({"margin": "quantile", "margin_risk": 0.01}, {"noise_scale": own_scale(lambda z, _: z)}):
+    learned = {"margin": "bounded", "noise_low": -1.0, "noise_high": 1.0, "margin_risk": 0.01}
+    for fields in (learned, {"noise_scale": own_scale(lambda z, _: z)}):
         with pytest.raises(InvalidInput, match=r"(keeps every round|of your own).*use engine='numpy'"):
             simulate("hp_probe", LinearWorld(dim=2), make_spec(**fields), rounds=5, seeds=1, engine="jax")
     with pytest.raises(InvalidInput, match=r"policy = 'hp_bayes': needs quantiles .*use engine='numpy'"):

@@ -47,19 +47,17 @@ def test_the_bound_holds_for_all_rounds_at_once(radius, ridge, noise, contexts, 
     assert close.any(), "a radius of 0.6 times the size would pass too: this test would see nothing"
 
 
-@pytest.mark.parametrize("noise", ["gaussian", "uniform", "rademacher", "truncated"])
-def test_the_learned_quantile_is_never_below_the_true_one(noise, count):
-    """The risk of both, δ′ of the confidence set and δ_q of the rank, is 0.1 + 0.1."""
+@pytest.mark.parametrize("noise", ["uniform", "rademacher"])
+def test_the_learned_variance_is_never_below_the_true_one(noise, count):
+    """The risk of both, δ′ of the confidence set and δ_q of the variance, is 0.1 + 0.1."""
     seeds, rounds = count(200, 1000), 600
-    spec = make_spec(
-        estimation_risk=RISK, violation_risk=0.1, margin="quantile", margin_risk=RISK, cost_noise=0.5, reward_noise=0.5
-    )
-    true = float(quantile(noise, 0.9)) * 0.5
+    ends = {"noise_low": -1.0, "noise_high": 1.0} if noise == "uniform" else {"noise_low": -0.5, "noise_high": 0.5}
+    spec = make_spec(estimation_risk=RISK, margin="bounded", margin_risk=RISK, cost_noise=0.5, reward_noise=0.5, **ends)
     missed, learned = np.zeros(seeds, bool), np.zeros(seeds, bool)
 
     def watch(round):
         noise_bound = np.broadcast_to(round.choice.bounds.noise, (1, seeds))[0]
-        missed[:] |= noise_bound < true - 1e-12
+        missed[:] |= noise_bound < 0.25 - 1e-12
         learned[:] |= np.isfinite(noise_bound)
 
     world = LinearWorld(dim=2, noise=noise)
@@ -71,7 +69,7 @@ def test_the_learned_quantile_is_never_below_the_true_one(noise, count):
 def margins(noise):
     """Every margin whose assumption the family satisfies."""
     ends = [float(quantile(noise, end)) * 0.3 for end in (0.0, 1.0)]
-    found = {"subgaussian": {}, "quantile": {"margin": "quantile", "margin_risk": 0.01}}
+    found = {"subgaussian": {}}
     if noise == "gaussian":
         found["gaussian"] = {"margin": "gaussian"}
     if math.isfinite(ends[1]):
@@ -88,7 +86,7 @@ CASES = [
 
 
 def test_every_margin_is_tried_with_every_family_that_satisfies_it():
-    assert len(CASES) == 3 + 4 + 4 + 4
+    assert len(CASES) == 2 + 3 + 3 + 3
 
 
 @pytest.mark.parametrize("contexts", ["iid", "adversarial"])
@@ -149,13 +147,3 @@ def test_self_normalised_earns_seventy_per_cent_of_the_exact_clairvoyant_in_a_sh
     policy = make_policy("hp_probe", radius="self-normalised", probe=0.001)
     run = simulate(policy, LinearWorld(dim=5), spec, rounds=500, seeds=100, points=1)
     assert run.reward.sum() >= 0.70 * run.exact_clairvoyant_reward.sum()
-
-
-def test_the_quantile_is_never_worse_than_the_subgaussian_margin_and_helps():
-    policy, world = make_policy("hp_probe"), LinearWorld(dim=3)
-    plain = simulate(policy, world, make_spec(violation_risk=0.05), rounds=3000, seeds=5)
-    learned = simulate(
-        policy, world, make_spec(violation_risk=0.05, margin="quantile", margin_risk=0.01), rounds=3000, seeds=5
-    )
-    assert np.all(learned.reward >= plain.reward)
-    assert learned.reward.sum() > 1.05 * plain.reward.sum()

@@ -86,10 +86,10 @@ def simulate(
     coefficient_bound: Annotated[float | None, _promise("S: bound on the coefficients' norm [1].")] = None,
     context_bound: Annotated[float | None, _promise("L: bound on the contexts' norm [1].")] = None,
     ridge: Annotated[float | None, _promise("Regularisation [1].")] = None,
-    margin: Annotated[
-        str | None, _promise("Noise margin: subgaussian, gaussian, quantile or bounded [subgaussian].")
+    margin: Annotated[str | None, _promise("Noise margin: subgaussian, gaussian or bounded [subgaussian].")] = None,
+    margin_risk: Annotated[
+        float | None, _promise("--margin bounded: learn the variance; chance that it is wrong in any round.")
     ] = None,
-    margin_risk: Annotated[float | None, _promise("Chance that the learned margin is wrong in any round.")] = None,
     noise_low: Annotated[float | None, _promise("--margin bounded: the noise's lower end.")] = None,
     noise_high: Annotated[float | None, _promise("--margin bounded: the noise's upper end.")] = None,
     radius: Annotated[str | None, _rule(f"One of {RADII} [mixture].")] = None,
@@ -217,8 +217,6 @@ def stated_spec(fields: dict[str, Any], file: Any) -> Any:
     if "total_risk" in fields:
         parts = ("violation_risk", "estimation_risk", "margin_risk")
         base = {name: value for name, value in base.items() if name not in parts}
-    elif fields.get("margin") == "quantile":
-        base = {"margin_risk": 0.01} | base
     return SafetySpec(**(base | fields))
 
 
