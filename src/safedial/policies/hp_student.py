@@ -34,13 +34,13 @@ from safedial.core.namespace import namespace
 from safedial.core.promise import PROMISES
 from safedial.core.safe_set import SafeSet, largest_safe_intensity
 from safedial.core.spec import SafetySpec
-from safedial.core.student import Mixture, cost_upper, noise_root, spent_in
+from safedial.core.student import Mixture, cost_upper, noise_root
 from safedial.errors import is_number, is_whole, require
 from safedial.policies.fixed import fixed
 from safedial.policies.policy import Policy
 from safedial.policies.probe import check_probe, check_start_dose, probe_share
 
-VERSIONS = ("per_round", "tolerance", "tolerance_all", "anytime")
+FORMS = ("per_round", "tolerance", "anytime")
 
 
 class Learned(NamedTuple):
@@ -56,7 +56,7 @@ class Learned(NamedTuple):
 
 def hp_student(
     *,
-    promise: Literal["per_round", "tolerance", "tolerance_all", "anytime"] = "per_round",
+    promise: Literal["per_round", "tolerance", "anytime"] = "per_round",
     start_dose: float | None = None,
     probe: float | Literal["sqrt"] = 0.001,
     lag: int = 0,
@@ -69,9 +69,8 @@ def hp_student(
 
     Args:
         promise: "per_round": P(C > τ) ≤ δ in every round, over the past too. "tolerance": in each round, with
-            probability ≥ 1 − δ′ over the past, P(C > τ | past) ≤ δ. "tolerance_all": with probability ≥ 1 − δ′, that
-            in all rounds at once. "anytime": the same, whatever contexts do. All but the first need `estimation_risk`
-            (δ′).
+            probability ≥ 1 − δ′ over the past, P(C > τ | past) ≤ δ. "anytime": with probability ≥ 1 − δ′, that in
+            all rounds at once, whatever contexts do. All but the first need `estimation_risk` (δ′).
         start_dose: an intensity in (0, 1] that you declare safe for every context, used while there is no bound.
             None: the first-round dose certified by the spec's constants.
         probe: as for `hp_probe`, but above 0: a round without a dose would be left out because of its outcome.
@@ -95,8 +94,7 @@ def hp_student(
     for name, value in (("mixture_ridge", mixture_ridge), ("mixture_shape", mixture_shape)):
         require(is_number(value) and 0.0 < value < math.inf, name, value, "must be a number > 0")
     mixture = Mixture(float(mixture_ridge), float(mixture_shape))
-    certified, anytime, everywhere = fixed(), promise == "anytime", promise == "tolerance_all"
-    version = "tolerance" if everywhere else promise
+    certified, anytime = fixed(), promise == "anytime"
 
     def volume(state: Learned, fit: Fit, seen: Fitted, weight: Any) -> tuple[Any, Any]:
         """Exact when a look is due. In between g_min, which never falls, stays, and a round adds
@@ -137,8 +135,7 @@ def hp_student(
         return Learned(fit, *kept, second)
 
     def decide(prediction: Any, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
-        failure = spent_in(float(np.max(round)), spec.estimation_risk) if everywhere else spec.estimation_risk
-        bound = cost_upper(prediction, version, spec.violation_risk, failure, mixture=mixture)
+        bound = cost_upper(prediction, promise, spec.violation_risk, spec.estimation_risk, mixture=mixture)
         if noise_ratio is not None:
             bound = prediction.root * bound
         if other is not None:
@@ -205,7 +202,7 @@ def _check_spec(promise: str) -> Any:
 
 
 def _check(promise: Any, start_dose: Any, probe: Any, lag: Any, noise_ratio: Any) -> None:
-    require(promise in VERSIONS, "promise", promise, "must be one of " + ", ".join(map(repr, VERSIONS)))
+    require(promise in FORMS, "promise", promise, "must be one of " + ", ".join(map(repr, FORMS)))
     check_start_dose(start_dose)
     check_probe(probe, always=True)
     require(is_whole(lag, 0), "lag", lag, "must be a whole number >= 0", "how many rounds an outcome may take")

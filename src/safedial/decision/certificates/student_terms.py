@@ -82,7 +82,6 @@ def statement(decision: Decision) -> str:
     failure = f"{1.0 - spec.estimation_risk:g}"
     if kind == "tolerance":
         return f"with probability {failure} over the past rounds, {words} given them, for Gaussian noise of any size"
-    # "tolerance_all" and "anytime" say the same; they differ in what they assume.
     return f"with probability {failure}, in all rounds at once, {words} given the past, for Gaussian noise of any size"
 
 
