@@ -111,10 +111,6 @@ class Learner(ABC):
         """Refuse rules that an agent may use but a study may not."""
 
     @classmethod
-    def check_context(cls, rules: Rules, context: Array) -> None:
-        """Refuse the context of an earlier round that it cannot learn from."""
-
-    @classmethod
     def check_history(cls, rules: Rules) -> None:
         """Refuse rounds from before the first decision of a study."""
 
