@@ -17,7 +17,7 @@ POLICIES = (
 )
 RADII = "paper, mixture, self-normalised, noise-adaptive"
 NOISES = "gaussian, uniform, rademacher, truncated, student-t3, exponential, context-scale"
-CLASSES = "linear, finite, kernel, features, binary or parametric"
+CLASSES = "linear, finite, kernel, features or binary"
 DOSES = "identity, power:P, hill:ED50[,SLOPE] or logistic:MID,STEEPNESS"
 
 
@@ -226,7 +226,7 @@ def _print(report: dict[str, Any], title: str, seeds: int, log: Path | None, *, 
     shown = {name: value for name, value in report.items() if name != "settings"}
     shown["engine"] = " with draws from ".join(report["settings"][name] for name in ("engine", "draws"))
     promised = report["promised_risk"]
-    nothing = "none: the cost's class is heuristic" if heuristic else "none on the realized cost in this world"
+    nothing = "none: nothing is proved about the policy" if heuristic else "none on the realized cost in this world"
     shown["promised_risk"] = nothing if promised is None else f"at most {promised:g} per round"
     if heuristic:
         del shown["uncertified_rounds"]
