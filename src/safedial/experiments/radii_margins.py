@@ -194,7 +194,7 @@ def _draw_broken(panel: Any, rows: Rows) -> None:
     for colour, marker, margin in zip(PALETTE, "osDv", margins, strict=False):
         for row in rows:
             if row["margin"] == margin:
-                height = noises.index(row["noise"]) + 0.15 * (margins.index(margin) - 1.5)
+                height = noises.index(row["noise"]) + 0.15 * (margins.index(margin) - 1)
                 at = max(row["full_dose_violation_rate"], 1e-5), height
                 look = {"marker": marker, "markersize": 4, "label": margin if row["noise"] == noises[0] else ""}
                 point(panel, at, colour, look, filled=row["holds"])
