@@ -34,11 +34,10 @@ def policies() -> dict[str, tuple[Policy, dict[str, Any]]]:
     return {
         "Student, per round": (hp_student(), {}),
         "Student, tolerance": (hp_student(promise="tolerance"), {}),
-        "Student, tolerance in all rounds": (hp_student(promise="tolerance_all"), {}),
         "Student, anytime": (hp_student(promise="anytime"), {}),
         "Student or conformal": (hp_student(either=True), {}),
-        "HP-Probe, Gaussian margin": (hp_probe(radius="constrained"), {"margin": "gaussian"}),
-        "HP-Probe, sub-Gaussian": (hp_probe(radius="constrained"), {}),
+        "HP-Probe, Gaussian margin": (hp_probe(radius="self-normalised"), {"margin": "gaussian"}),
+        "HP-Probe, sub-Gaussian": (hp_probe(radius="self-normalised"), {}),
         "HP-Conformal": (hp_conformal(), {}),
     }
 

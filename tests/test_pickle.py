@@ -24,7 +24,7 @@ from safedial import (
 from safedial.core.curve import DoseCurve
 from safedial.core.remake import is_same
 from safedial.core.scale import own_scale, power_scale, with_sensor
-from safedial.function_classes import binary, features, finite, kernel, linear, parametric
+from safedial.function_classes import binary, features, finite, kernel, linear
 from safedial.function_classes.maps import fourier
 from safedial.policies.hp_ucb import hp_ucb
 from safedial.worlds import LinearWorld, NonlinearWorld
@@ -41,10 +41,6 @@ def first_coordinate(context):
 
 def two_lines(context):
     return np.stack([0.5 * context[..., 0], -0.5 * context[..., 1]], axis=-1)
-
-
-def scaled_first(contexts, parameters):
-    return parameters[0] * contexts[:, 0]
 
 
 def squared(action):
@@ -93,7 +89,6 @@ CLASSES = {
     "kernel": kernel("matern52:0.5", norm=1.5),
     "features": features(None, misspecification=0.1),
     "binary": binary(norm=2.0),
-    "parametric": parametric(scaled_first, [0.1]),
 }
 
 
@@ -135,7 +130,7 @@ AGENTS = {
     "plain": ("hp_probe", {}, {}),
     "coin": ("epsilon_greedy", {"epsilon": 0.5}, {"dose": Dose(hill(0.5, 2.0), power(1.5))}),
     "adaptive": ("hp_ucb", {"radius": "noise-adaptive"}, {"dial": Dial(high=20, unit="mg")}),
-    "constrained": ("hp_probe", {"radius": "constrained"}, {}),
+    "self-normalised": ("hp_probe", {"radius": "self-normalised"}, {}),
     "conformal": ("hp_conformal", {"start_dose": 0.1, "group": 0}, {}),
     "full": ("hp_conformal", {"start_dose": 0.1, "form": "full"}, {}),
     "kernel": ("nonlinear_hp_probe", {"cost_class": kernel("rbf:0.5", norm=1.0), "reward_class": linear()}, {}),

@@ -64,7 +64,7 @@ def rewrite(storage, name, place, field, change):
     return seq
 
 
-@pytest.mark.parametrize("name", ["dialled", "constrained", "stiff"])
+@pytest.mark.parametrize("name", ["dialled", "self-normalised", "stiff"])
 @pytest.mark.parametrize(
     ("field", "change"), [("action", 1e-9), ("cost", 1e-4), ("width", 1e-4), ("log_det", 1e-4), ("reward", 1e-4)]
 )

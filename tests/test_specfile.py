@@ -36,7 +36,7 @@ def test_what_is_saved_is_loaded(tmp_path):
 def test_a_noise_scale_and_a_margin_are_written_too():
     for changes in (
         {"noise_scale": {"scale": "with_sensor", "ratio": 0.1}},
-        {"margin": "quantile", "margin_risk": 0.01},
+        {"margin": "bounded", "noise_low": -1.0, "noise_high": 1.0, "margin_risk": 0.01},
     ):
         file = SpecFile(spec=make_spec(**changes), dim=2)
         assert parse_spec(spec_text(file)).spec.to_dict() == file.spec.to_dict()

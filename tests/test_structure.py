@@ -256,7 +256,7 @@ def test_every_way_to_ask_which_learner_or_promise_it_is_is_seen():
         "PROMISES[policy.promise].exchangeable",
         "rules.learner.guarded(decision)",
         'policy.options["start_dose"]',
-        'spec.margin == "quantile"',
+        'spec.margin == "bounded"',
         'make_policy("hp_conformal")',
         'status == "none"',
     ]

@@ -1,10 +1,9 @@
-"""What tighter radii and margins earn, what they cost if an assumption fails, and when a learned margin pays off.
+"""What tighter radii and margins earn, and what they cost if an assumption fails.
 
 | part | what is varied |
 |---|---|
 | `shares` | radius, ridge, margin; d = 10, unit noise, τ = 0.5, δ = δ′ = 0.01: reward as a share of the clairvoyant's |
 | `overstated` | only the radius uses a κ five times too large: reward lost compared with the right κ |
-| `quantile` | the learned quantile over the sub-Gaussian margin, against rounds and δ |
 | `broken` | every margin in every noise family, d = 2: violations among full doses, assumption kept or broken |
 """
 
@@ -15,8 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
-
 from safedial.core.action import Choice, choose
 from safedial.core.confidence import bound
 from safedial.core.safe_set import safe_set
@@ -24,7 +21,7 @@ from safedial.core.spec import SafetySpec
 from safedial.experiments.experiment import Experiment, Found, OwnSeeds, Rows, Table, cell_or_dash, cells
 from safedial.experiments.table1 import UNIT
 from safedial.io import read_rows
-from safedial.plots.style import COLOURS, columns, new_figure, point, save, title
+from safedial.plots.style import COLOURS, new_figure, point, save, title
 from safedial.policies import Policy, make_policy
 from safedial.progress import Advance, Bar, no_bar
 from safedial.report.html import read_provenance
@@ -37,7 +34,6 @@ from safedial.worlds.noise import NOISES
 
 DIM, FACTOR = 10, 5.0
 PLAIN: dict[str, Any] = {"threshold": 0.5, "violation_risk": 0.01, "estimation_risk": 0.01, **UNIT}
-QUANTILE: dict[str, Any] = {"margin": "quantile", "margin_risk": 0.01}
 UNIFORM: dict[str, Any] = {"margin": "bounded", "noise_low": -(3.0**0.5), "noise_high": 3.0**0.5}
 
 SERIES: list[tuple[str, str, str, dict[str, Any], dict[str, Any]]] = [
@@ -46,17 +42,18 @@ SERIES: list[tuple[str, str, str, dict[str, Any], dict[str, Any]]] = [
     ("mixture, λ = 1", "hp_probe", "mixture", {}, {}),
     ("mixture", "hp_probe", "mixture", {"ridge": 10.0}, {}),
     ("noise-adaptive", "hp_probe", "noise-adaptive", {"ridge": 10.0}, {}),
-    ("constrained", "hp_probe", "constrained", {"ridge": 10.0}, {}),
-    ("constrained, adversarial", "hp_probe", "constrained", {"ridge": 10.0}, {"contexts": "adversarial"}),
-    ("constrained, quantile", "hp_probe", "constrained", {"ridge": 10.0, **QUANTILE}, {}),
-    ("constrained, gaussian", "hp_probe", "constrained", {"ridge": 10.0, "margin": "gaussian"}, {}),
-    ("constrained, bounded", "hp_probe", "constrained", {"ridge": 10.0, **UNIFORM}, {"noise": "uniform"}),
+    ("self-normalised", "hp_probe", "self-normalised", {"ridge": 19.0}, {}),
+    ("self-normalised, adversarial", "hp_probe", "self-normalised", {"ridge": 19.0}, {"contexts": "adversarial"}),
+    ("self-normalised, gaussian", "hp_probe", "self-normalised", {"ridge": 19.0, "margin": "gaussian"}, {}),
+    ("self-normalised, bounded", "hp_probe", "self-normalised", {"ridge": 19.0, **UNIFORM}, {"noise": "uniform"}),
 ]
 """(label, policy, radius, changes of the spec, changes of the world)."""
 
-RISKS = (0.01, 0.05, 0.1)
-MARGINS: dict[str, dict[str, Any]] = {"subgaussian": {}, "gaussian": {"margin": "gaussian"}}
-MARGINS |= {"quantile": QUANTILE, "bounded by ±√3": UNIFORM}
+MARGINS: dict[str, dict[str, Any]] = {
+    "subgaussian": {},
+    "gaussian": {"margin": "gaussian"},
+    "bounded by ±√3": UNIFORM,
+}
 PALETTE = [COLOURS[name] for name in ("hp_ucb", "on_expectation", "hp_probe", "thompson")]
 
 
@@ -108,25 +105,6 @@ def overstated_rows(*, seeds: list[int], rounds: int, progress: Advance | None =
         yield {"radius": radius, "factor": FACTOR, **shares}
 
 
-def quantile_rows(*, seeds: list[int], rounds: int, progress: Advance | None = None) -> Iterator[dict[str, Any]]:
-    """The learned margin in units of the sub-Gaussian one, for some numbers of rounds and risks."""
-    spec = SafetySpec(**(PLAIN | {"violation_risk": list(RISKS), "ridge": 5.0} | QUANTILE))
-    marks = sorted({int(mark) for mark in np.geomspace(min(100, rounds), rounds, 13)})
-    found: dict[int, Any] = {}
-
-    def watch(round: Any) -> None:
-        if round.number in marks:
-            found[round.number] = np.broadcast_to(round.choice.bounds.noise, (len(RISKS), len(seeds))).copy()
-
-    policy = make_policy("hp_probe", radius="mixture")
-    simulate(policy, LinearWorld(dim=5), spec, rounds=rounds, seeds=seeds, observe=watch, progress=progress)
-    for row, risk in enumerate(RISKS):
-        tail = float(np.asarray(spec.tail)[row])
-        for mark in marks:
-            margin = float(np.minimum(found[mark][row], tail).mean())
-            yield {"risk": risk, "rounds": mark, "margin": margin, "over_subgaussian": margin / tail}
-
-
 def broken_rows(*, seeds: list[int], rounds: int, progress: Advance | None = None) -> Iterator[dict[str, Any]]:
     """Violations among full doses for every margin in every noise family."""
     policy = make_policy("hp_probe", radius="mixture")
@@ -153,23 +131,22 @@ def _share(run: Simulation) -> float:
     return float(run.reward.sum() / run.clairvoyant_reward.sum())
 
 
-PARTS = {"shares": share_rows, "overstated": overstated_rows, "quantile": quantile_rows, "broken": broken_rows}
+PARTS = {"shares": share_rows, "overstated": overstated_rows, "broken": broken_rows}
 
 
 def run(
     folder: Path,
     *,
     seeds: OwnSeeds = 5,
-    rounds: Annotated[int, "Rounds for each seed; the learned quantile runs ten times as long."] = 10_000,
+    rounds: Annotated[int, "Rounds for each seed."] = 10_000,
     bar: Bar = no_bar,
 ) -> Found:
-    """Compare radii and margins: reward, an overstated noise constant, the learned quantile, broken assumptions."""
+    """Compare radii and margins: reward, an overstated noise constant, broken assumptions."""
     rows, which = {}, as_seeds(seeds)
-    total = rounds * (len(SERIES) + 4 + 10 + len(MARGINS) * len(NOISES))
+    total = rounds * (len(SERIES) + 4 + len(MARGINS) * len(NOISES))
     with bar(f"Radii and margins, {len(which)} seeds", total) as advance:
         for part, compute in PARTS.items():
-            length = 10 * rounds if part == "quantile" else rounds
-            rows[part] = list(compute(seeds=which, rounds=length, progress=advance))
+            rows[part] = list(compute(seeds=which, rounds=rounds, progress=advance))
     settings = {"dim": DIM, "seeds": which, "rounds": rounds, **PLAIN}
     return Found({f"toolkit_{part}": each for part, each in rows.items()}, settings, rows)
 
@@ -179,9 +156,9 @@ def _read(folder: Path) -> dict[str, Rows]:
 
 
 def draw(folder: Path) -> list[Path]:
-    """`toolkit.png` from the four `toolkit_*.csv`."""
-    figure, panels = new_figure(columns=2, rows=2, height=2.9)
-    draws = (_draw_shares, _draw_overstated, _draw_quantile, _draw_broken)
+    """`toolkit.png` from the three `toolkit_*.csv`."""
+    figure, panels = new_figure(columns=3, height=2.9)
+    draws = (_draw_shares, _draw_overstated, _draw_broken)
     for draw_part, panel, rows in zip(draws, panels, _read(folder).values(), strict=True):
         draw_part(panel, rows)
     return [save(figure, folder / "toolkit.png")]
@@ -211,23 +188,13 @@ def _draw_overstated(panel: Any, rows: Rows) -> None:
     title(panel, "the radius alone is told a κ five times too large")
 
 
-def _draw_quantile(panel: Any, rows: Rows) -> None:
-    for colour, marker, risk in zip(PALETTE, "osD", sorted({row["risk"] for row in rows}), strict=False):
-        mine = columns((row for row in rows if row["risk"] == risk), ("rounds", "over_subgaussian"))
-        panel.plot(*mine, color=colour, marker=marker, markersize=3, label=f"δ = {risk:g}")
-    panel.axhline(1.0, color="grey", linestyle="--", linewidth=1)
-    panel.set(xscale="log", xlabel="rounds", ylabel="learned / sub-Gaussian margin")
-    panel.legend(fontsize=7, frameon=False)
-    title(panel, "the quantile margin, Gaussian noise, d = 5")
-
-
 def _draw_broken(panel: Any, rows: Rows) -> None:
     noises = list(dict.fromkeys(row["noise"] for row in rows))
     margins = list(dict.fromkeys(row["margin"] for row in rows))
     for colour, marker, margin in zip(PALETTE, "osDv", margins, strict=False):
         for row in rows:
             if row["margin"] == margin:
-                height = noises.index(row["noise"]) + 0.15 * (margins.index(margin) - 1.5)
+                height = noises.index(row["noise"]) + 0.15 * (margins.index(margin) - 1)
                 at = max(row["full_dose_violation_rate"], 1e-5), height
                 look = {"marker": marker, "markersize": 4, "label": margin if row["noise"] == noises[0] else ""}
                 point(panel, at, colour, look, filled=row["holds"])
@@ -251,21 +218,16 @@ def table(folder: Path) -> list[Table | str]:
         f"{row['radius']}: told κ × {row['factor']:g} in the radius alone, it loses {row['loss']:.1%}."
         for row in rows["overstated"]
     ]
-    quantiles, rates = {}, {}
-    for row in rows["quantile"]:
-        quantiles.setdefault(f"{row['rounds']:.0f}", []).append(f"{row['over_subgaussian']:.3f}")
+    rates = {}
     for row in rows["broken"]:
         broken = "" if row["holds"] else " !"
         rates.setdefault(row["noise"], []).append(f"{row['full_dose_violation_rate']:.4f}{broken}")
-    risks = [f"δ = {risk:g}" for risk in dict.fromkeys(row["risk"] for row in rows["quantile"])]
     margins = list(dict.fromkeys(row["margin"] for row in rows["broken"]))
-    learned = "The learned quantile over the sub-Gaussian margin (d = 5)"
     over = "Full doses over τ at δ = 0.01 (!: the margin's assumption is broken)"
     heads = ["radius, margin", "share", "of the attainable", "over τ", "promised"]
     return [
         Table(f"Reward, share of the clairvoyant's ({size})", heads, shares),
         *losses,
-        Table(learned, ["rounds", *risks], [[name, *cells] for name, cells in quantiles.items()]),
         Table(over, ["noise", *margins], [[name, *cells] for name, cells in rates.items()]),
     ]
 

@@ -18,7 +18,7 @@ def test_everything_is_written_and_printed(tmp_path):
     assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)
     assert [row["series"] for row in said["shares"]] == [series[0] for series in SERIES]
-    assert len(read_rows(tmp_path / "toolkit_broken.csv")) == len(said["broken"]) == 4 * 7
+    assert len(read_rows(tmp_path / "toolkit_broken.csv")) == len(said["broken"]) == 3 * 7
     assert (tmp_path / "toolkit.png").exists()
     assert "noise-adaptive: told κ × 5 in the radius alone, it loses" in str(table(tmp_path))
 

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
 from benchmarks.choose import USERS, measured
@@ -12,7 +11,6 @@ from safedial import Cost, InvalidInput, LinearWorld, SafetySpec, choose, growth
 from safedial.choosing import CANDIDATES, QUESTIONS
 from safedial.choosing.questions import ASSUMPTIONS, MEANING, read_answers
 from safedial.cli import make_app
-from safedial.cli.choose_questions import ask_for
 from safedial.simulation.logged import simulated_log
 
 KNOWN = {"reward_noise": 0.3, "cost_noise": 0.3, "coefficient_bound": 1, "context_bound": 1}
@@ -165,7 +163,7 @@ def test_bad_input_is_refused_with_the_way_out(given, words):
 
 
 def test_every_answer_vouches_for_known_assumptions_and_every_need_is_one():
-    vouched = {each for question in QUESTIONS.values() for answer in question.answers.values() for each in answer[1]}
+    vouched = {each for question in QUESTIONS.values() for answer in question.answers.values() for each in answer}
     needed = {name for candidate in CANDIDATES for need in candidate.needs for name in need.split("|")}
     assert vouched | {"start"} == set(ASSUMPTIONS) == set(MEANING) == needed
     assert len(QUESTIONS) == 5
@@ -175,8 +173,8 @@ def test_every_answer_vouches_for_known_assumptions_and_every_need_is_one():
 OPTIONS = "choose --curve exact --linear --noise gaussian --start 0.05 --threshold 0.5 --rounds 40 --dim 2 --seeds 3"
 
 
-def run(text: str, given: str = ""):
-    return CliRunner().invoke(make_app("choose"), text.split(), input=given)
+def run(text: str):
+    return CliRunner().invoke(make_app("choose"), text.split())
 
 
 def test_the_command_gives_the_table_json_and_files(tmp_path):
@@ -199,30 +197,6 @@ def test_the_command_gives_the_table_json_and_files(tmp_path):
 
 def test_the_command_exits_with_1_if_nothing_is_offered():
     assert run("choose --threshold 0.5").exit_code == 1
-
-
-def test_questions_are_asked_until_the_answer_is_right():
-    app, told = typer.Typer(), {}
-
-    @app.command()
-    def ask():
-        told.update({"rounds": 40, "constants": {}})
-        ask_for(told, pilot=False)
-
-    lines = ["exact", "gausian", "both", "y", "no", "measured", "-1", "0.5", "0.7", "0.02", "2.5", "3", "2", ".05"]
-    shown = CliRunner().invoke(app, [], input="\n".join([*lines, *5 * [""]]))
-    assert shown.exit_code == 0, shown.output
-    assert "answer = 'gausian': must be one of unknown, constants, gaussian, both" in shown.output
-    assert told.pop("constants") == {**KNOWN, "coefficient_bound": 1.0}
-    answers = {"curve": "exact", "noise": "both", "linear": "yes", "exchangeable": "no", "cost": "measured"}
-    assert told == answers | {"threshold": 0.5, "risk": 0.02, "rounds": 40, "dim": 3, "start": 0.05}
-    event = ["bracket", "", "", "yes", "zero-one", "0.5", "", "", "relative:1", "spread:1.25,0.5", "none", ""]
-    told.clear()
-    assert CliRunner().invoke(app, [], input="\n".join(event)).exit_code == 0
-    assert (told["growth"], told["start"]) == (growth.spread(1.25, 0.5), None)
-    told.clear()
-    refused = CliRunner().invoke(app, [], input="exact\n\n\n\nseveral\n").exception
-    assert "state them in a spec file" in str(refused)
 
 
 def test_a_bracket_on_the_command_line():

@@ -138,7 +138,7 @@ def test_simulate_without_json_prints_a_table():
     "extra",
     [
         ["--radius", "paper", "--clip"],
-        ["--radius", "determinant", "--no-clip", "--noise", "rademacher"],
+        ["--radius", "mixture", "--no-clip", "--noise", "rademacher"],
         ["--policy", "hp_probe", "--probe", "0.01", "--contexts", "adversarial"],
         ["--policy", "hp_probe", "--probe", "sqrt", "--noise", "truncated", "--promise", "joint"],
         ["--policy", "epsilon_greedy", "--epsilon", "0.1", "--learn-from", "exploring", "--noise", "uniform"],

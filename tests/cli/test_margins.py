@@ -10,15 +10,14 @@ from safedial.sweep.cell import run_cell
 from safedial.sweep.grid import parse_grid
 
 PLAIN = ["simulate", "--policy", "hp_probe", "--dim", "3", "--threshold", "0.5", "--rounds", "80", "--seeds", "2"]
+BOUNDED = ["--margin", "bounded", "--noise-low", "-2", "--noise-high", "2"]
 
 
 @pytest.mark.parametrize(("words", "promised"), [
-    (["--radius", "constrained"], 0.02),
+    (["--radius", "self-normalised"], 0.02),
     (["--radius", "noise-adaptive", "--margin", "gaussian"], 0.02),
-    (["--margin", "quantile"], 0.03),
-    (["--margin", "quantile", "--margin-risk", "0.005"], 0.025),
-    (["--margin", "quantile", "--total-risk", "0.05"], 0.05),
-    (["--margin", "bounded", "--noise-low", "-2", "--noise-high", "2", "--noise", "uniform"], 0.02),
+    ([*BOUNDED, "--noise", "uniform"], 0.02),
+    ([*BOUNDED, "--noise", "uniform", "--margin-risk", "0.005"], 0.025),
     (["--margin", "gaussian", "--noise", "uniform"], None),
 ])  # fmt: skip
 def test_simulate_takes_radius_and_margin_and_says_what_is_promised(words, promised):
@@ -31,7 +30,7 @@ def test_simulate_takes_radius_and_margin_and_says_what_is_promised(words, promi
 @pytest.mark.parametrize(("words", "rule"), [
     (["--radius", "tight"], "radius"),
     (["--margin", "bounded"], "noise_low"),
-    (["--margin", "quantile", "--promise", "joint"], "promise"),
+    (["--margin", "gaussian", "--promise", "conformal"], "promise"),
 ])  # fmt: skip
 def test_what_does_not_go_together_is_refused_by_name(words, rule):
     done = CliRunner().invoke(make_app(), [*PLAIN, *words])
@@ -58,8 +57,8 @@ noise_scale = {scale = "with_sensor", ratio = 0.05}
 dim = 2
 [[policy]]
 name = "hp_probe"
-radius = ["mixture", "constrained", "noise-adaptive"]
+radius = ["mixture", "self-normalised", "noise-adaptive"]
 """)
     assert len(grid.cells) == 6
     rewards = {(cell["policy"]["radius"], cell["spec"]["margin"]): sum(run_cell(cell)["reward"]) for cell in grid.cells}
-    assert rewards["constrained", "gaussian"] != rewards["constrained", "subgaussian"]
+    assert rewards["self-normalised", "gaussian"] != rewards["self-normalised", "subgaussian"]

@@ -31,15 +31,6 @@ def test_every_world_and_class_gives_the_same_report(extra, promised):
     assert report["rounds"] == 40
 
 
-def test_a_heuristic_class_never_prints_the_word_certified():
-    words = ["--world", "dose-toxicity", "--policy", "nonlinear_hp_probe", "--class", "parametric"]
-    done = run(*WORDS[:-1], *words, "--rounds", "4", "--seeds", "1")
-    assert done.returncode == 0, done.stderr
-    assert "none: the cost's class is heuristic" in " ".join(done.stdout.split())
-    assert " certified" not in done.stdout
-    assert "violation rate" in done.stdout
-
-
 @pytest.mark.parametrize(
     ("extra", "said"),
     [
@@ -67,7 +58,7 @@ def test_a_wrong_name_gets_one_line(extra, said):
 def test_the_help_names_the_classes_and_the_defaults():
     text = " ".join(run("simulate", "--help").stdout.replace("│", " ").split())
     for words in (
-        "features, binary or parametric [the world's]",
+        "features or binary [the world's]",
         "noise-adaptive [mixture]",
         "conformal [certified]",
     ):

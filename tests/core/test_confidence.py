@@ -30,21 +30,21 @@ def test_the_paper_radius_is_the_papers():
     bound_=st.floats(0.01, 100),
     risk=st.floats(1e-6, 0.5),
 )
-def test_mixture_is_never_above_determinant(log_det, noise, ridge, bound_, risk):
+def test_mixture_is_never_above_the_radius_of_self_normalised(log_det, noise, ridge, bound_, risk):
     spec = make_spec(ridge=ridge, coefficient_bound=bound_, estimation_risk=risk)
     seen = prediction(log_det=log_det)
-    assert RADII["mixture"](noise, seen, spec) <= RADII["determinant"](noise, seen, spec) * (1 + 1e-14)
+    assert RADII["mixture"](noise, seen, spec) <= RADII["self-normalised"](noise, seen, spec) * (1 + 1e-14)
 
 
 @given(st.integers(2, 12), st.integers(0, 60), st.integers(0, 5))
-def test_determinant_is_never_above_paper_for_two_dimensions_or_more(dim, rounds, seed):
+def test_mixture_is_never_above_paper_for_two_dimensions_or_more(dim, rounds, seed):
     rng = np.random.default_rng(seed)
     rows = rng.standard_normal((rounds, dim))
     rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0)
     log_det = np.linalg.slogdet(np.eye(dim) + rows.T @ rows)[1]
     seen = prediction(dim=dim, rounds=float(rounds), log_det=float(log_det))
     spec = make_spec()
-    assert RADII["determinant"](1.0, seen, spec) <= RADII["paper"](1.0, seen, spec) + 1e-12
+    assert RADII["mixture"](1.0, seen, spec) <= RADII["paper"](1.0, seen, spec) + 1e-12
 
 
 @settings(deadline=None, max_examples=40)

@@ -60,28 +60,14 @@ def test_cantelli_is_attained_by_two_points(risk):
     assert share == pytest.approx(risk)
 
 
-def test_the_quantile_margin_is_never_above_the_subgaussian_one():
-    spec = make_spec(margin="quantile", margin_risk=0.01)
-    learned = np.array([0.3, 2.9, 5.0, math.inf])
-    np.testing.assert_array_equal(noise_margin(spec, 1.0, learned), np.minimum(learned, noise_margin(make_spec(), 1.0)))
-    assert noise_margin(spec, 1.0) == noise_margin(make_spec(), 1.0)
-
-
 def test_each_margin_says_what_it_assumes_and_what_it_risks():
     assert margin_assumptions(make_spec()) == []
     assert "Gaussian" in margin_assumptions(make_spec(margin="gaussian"))[0]
-    quantile = make_spec(margin="quantile", margin_risk=0.005)
-    assert "identically distributed" in margin_assumptions(quantile)[0]
-    assert quantile.promised_risk == pytest.approx(0.025)
     assert "between -1 and 2" in margin_assumptions(make_spec(**BOUNDED))[0]
-    assert "variance" in margin_assumptions(make_spec(**BOUNDED, margin_risk=0.005))[1]
+    learned = make_spec(**BOUNDED, margin_risk=0.005)
+    assert "variance" in margin_assumptions(learned)[1]
+    assert learned.promised_risk == pytest.approx(0.025)
     assert make_spec(**BOUNDED).promised_risk == pytest.approx(0.02)
-
-
-def test_a_total_risk_leaves_the_quantile_its_share():
-    spec = make_spec(margin="quantile", total_risk=0.02, violation_risk=None, estimation_risk=None)
-    assert (spec.violation_risk, spec.estimation_risk, spec.margin_risk) == pytest.approx((0.018, 0.001, 0.001))
-    assert type(spec).from_dict(spec.to_dict()) == spec
 
 
 def test_the_spec_without_its_margin_is_the_plain_one():
@@ -98,18 +84,14 @@ def test_rounding_moves_the_range_outwards():
 
 @pytest.mark.parametrize(("changes", "rule"), [
     ({"margin": "normal"}, "margin"),
-    ({"margin": "quantile"}, "margin_risk"),
-    ({"margin": "quantile", "margin_risk": 0.01, "promise": "joint"}, "promise"),
-    ({"margin": "quantile", "margin_risk": 0.01, "cost_sensor_noise": 0.1}, "sensor"),
     ({"margin": "gaussian", "margin_risk": 0.01}, "margin_risk"),
     ({"margin": "bounded"}, "noise_low"),
     ({"margin": "bounded", "noise_low": 0.1, "noise_high": 1.0}, "noise_low"),
     ({"margin": "bounded", "noise_low": -1.0, "noise_high": 1.0, "cost_sensor_noise": 0.1}, "sensor"),
     ({"noise_high": 1.0}, "noise_high"),
     ({"margin": "gaussian", "promise": "conformal"}, "promise"),
-    ({"margin": "quantile", "margin_risk": 2.0}, "margin_risk"),
-    ({"margin": "quantile", "margin_risk": 0.1, "total_risk": 0.1, "violation_risk": None, "estimation_risk": None},
-     "total_risk"),
+    ({**BOUNDED, "margin_risk": 2.0}, "margin_risk"),
+    ({**BOUNDED, "margin_risk": 0.1, "total_risk": 0.1, "violation_risk": None, "estimation_risk": None}, "total_risk"),
 ])  # fmt: skip
 def test_a_margin_without_what_it_needs_is_refused(changes, rule):
     with pytest.raises(InvalidInput, match=rule):

@@ -3,62 +3,16 @@
 Level: every statistical assertion here fails with probability below 1e-6 if the theorem holds. Seeds are fixed.
 """
 
-import math
-
 import numpy as np
 import pytest
 from mpmath import mp, mpf
 from scipy.stats import binomtest
 
 from safedial.core import noise
-from safedial.core.noise import Rounds, quantile_bound, rank, variance_bound
+from safedial.core.noise import Rounds, variance_bound
 from tests.conftest import make_spec
 
 LEVEL = 1e-6
-
-
-def evidence(count, hits, risk):
-    """M_n(k) by numerical integration of the likelihood ratio over the cut beta priors."""
-
-    def ratio(chance):
-        return (chance / risk) ** hits * ((1 - chance) / (1 - mpf(risk))) ** (count - hits)
-
-    def mean(spread):
-        def density(chance):
-            return chance ** (mpf(spread) - 1) * (1 - chance) ** (mpf(spread) * (1 - mpf(risk)) / mpf(risk) - 1)
-
-        points = [mpf(risk) * part / 8 for part in range(9)]
-        return mp.quad(lambda chance: density(chance) * ratio(chance), points) / mp.quad(density, points)
-
-    with mp.workdps(30):
-        return sum(mean(spread) for spread in noise.SPREADS) / len(noise.SPREADS)
-
-
-@pytest.mark.portable
-@pytest.mark.parametrize(("count", "risk", "failure"), [(150, 0.05, 0.1), (400, 0.05, 0.01), (900, 0.02, 0.05)])
-def test_the_rank_is_the_least_count_that_the_integral_allows(count, risk, failure):
-    least = rank(count, risk, failure)
-    assert least > 0
-    assert evidence(count, least, risk) < 1 / failure
-    assert evidence(count, least - 1, risk) >= 1 / failure
-
-
-def test_the_rank_is_zero_without_enough_rounds_and_nears_the_risk():
-    assert rank(10, 0.01, 0.01) == 0
-    shares = [rank(count, 0.05, 0.01) / count for count in (10**3, 10**4, 10**5, 10**6)]
-    assert shares == sorted(shares)
-    assert 0.049 < shares[-1] < 0.05
-    assert rank(1000, 0.05, 0.3) >= rank(1000, 0.05, 0.001)
-
-
-@pytest.mark.parametrize("risk", [0.05, 0.3])
-def test_the_rank_is_reached_for_all_rounds_at_once(risk, count):
-    failure, runs, rounds = 0.1, count(1500, 6000), 3000
-    hits = (np.random.default_rng(0).random((runs, rounds)) < risk).cumsum(axis=1)
-    needed = np.array([rank(number, risk, failure) for number in range(1, rounds + 1)])
-    missed = int(np.any(hits < needed, axis=1).sum())
-    assert binomtest(missed, runs, failure, alternative="greater").pvalue > LEVEL
-    assert np.any(hits < needed + 6), "a rank that is a little higher would pass too: this test would see nothing"
 
 
 def test_the_variance_bound_is_its_formula():
@@ -88,23 +42,6 @@ def test_the_variance_bound_covers_for_all_rounds_at_once(share, count):
     assert np.median(bound[:, -1]) < 1.3 * variance + 0.01
 
 
-def test_a_batch_of_quantiles_equals_its_members():
-    rng = np.random.default_rng(2)
-    values = rng.standard_normal((1, 3, 500))
-    values[0, 1, 100:] = -math.inf
-    grid = make_spec(margin="quantile", margin_risk=0.05, violation_risk=np.array([[0.05], [0.2]]))
-    both = quantile_bound(values, grid)
-    assert both.shape == (2, 3)
-    assert both[0, 1] == math.inf
-    for row, risk in enumerate((0.05, 0.2)):
-        for seed in range(3):
-            one = make_spec(margin="quantile", margin_risk=0.05, violation_risk=risk)
-            assert quantile_bound(values[0, seed], one) == both[row, seed]
-            known = np.sort(values[0, seed][np.isfinite(values[0, seed])])[::-1]
-            least = rank(len(known), risk, 0.05)
-            assert both[row, seed] == (known[least - 1] if least else math.inf)
-
-
 def test_looks_keep_the_least_bound_and_are_taken_at_a_tenth_more_rounds(monkeypatch):
     monkeypatch.setattr(noise, "MEMORY", 150)
     rng = np.random.default_rng(3)
@@ -127,18 +64,15 @@ def test_looks_keep_the_least_bound_and_are_taken_at_a_tenth_more_rounds(monkeyp
 def test_rounds_that_teach_nothing_count_for_nothing():
     told = {}
     for name, gaps in (("gaps", True), ("none", False)):
-        for margin in ("quantile", "bounded"):
-            ends = {"noise_low": -1.0, "noise_high": 1.0} if margin == "bounded" else {}
-            spec = make_spec(violation_risk=0.3, margin=margin, margin_risk=0.1, **ends)
-            rounds = Rounds(1, (1,))
-            for cost in np.linspace(-0.5, 0.5, 100):
-                rounds.append(np.ones((1, 1)), np.array([cost]))
-                if gaps:
-                    rounds.append(np.ones((1, 1)), np.array([np.nan]), np.array([False]))
-            rounds.look(spec, np.zeros((1, rounds.count)), np.zeros((1, rounds.count)))
-            told[name, margin] = float(rounds.best[0])
-    assert told["gaps", "quantile"] == told["none", "quantile"] < 0.5
-    assert told["gaps", "bounded"] == pytest.approx(told["none", "bounded"], rel=1e-12)
+        spec = make_spec(violation_risk=0.3, margin="bounded", noise_low=-1.0, noise_high=1.0, margin_risk=0.1)
+        rounds = Rounds(1, (1,))
+        for cost in np.linspace(-0.5, 0.5, 100):
+            rounds.append(np.ones((1, 1)), np.array([cost]))
+            if gaps:
+                rounds.append(np.ones((1, 1)), np.array([np.nan]), np.array([False]))
+        rounds.look(spec, np.zeros((1, rounds.count)), np.zeros((1, rounds.count)))
+        told[name] = float(rounds.best[0])
+    assert told["gaps"] == pytest.approx(told["none"], rel=1e-12)
 
 
 def test_an_interval_on_either_side_of_zero_counts_with_its_far_end():

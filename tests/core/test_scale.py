@@ -172,9 +172,12 @@ def test_violations_stay_within_the_risk(scale, contexts, count):
     assert run.uncertified_rounds.sum() == 0
 
 
+LEARNED = {"margin": "bounded", "noise_low": -1.0, "noise_high": 1.0, "margin_risk": 0.1}
+
+
 @pytest.mark.parametrize(("changes", "rule"), [
     ({"noise_scale": with_sensor(0.1), "cost_sensor_noise": 0.1}, "sensor noise"),
-    ({"noise_scale": with_sensor(0.1), "margin": "quantile", "margin_risk": 0.1}, "margin_risk"),
+    ({"noise_scale": with_sensor(0.1), **LEARNED}, "margin_risk"),
     ({"noise_scale": with_sensor(0.1), "promise": "conformal"}, "promise"),
     ({"noise_scale": 3.0}, "noise_scale"),
     ({"noise_scale": {"scale": "cubic"}}, "noise_scale"),

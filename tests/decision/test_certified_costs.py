@@ -180,7 +180,7 @@ def test_noise_beyond_what_one_cost_states_stops_the_agent():
 
 
 def test_saved_loaded_and_pickled_agents_go_on_alike(tmp_path):
-    agent = Agent(2, SPEC, dial=DIAL, policy=make_policy("hp_probe", radius="constrained"))
+    agent = Agent(2, SPEC, dial=DIAL, policy=make_policy("hp_probe", radius="noise-adaptive"))
     run(agent, 30)
     agent.save(tmp_path / "agent")
     loaded = Agent.load(tmp_path / "agent")

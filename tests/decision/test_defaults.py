@@ -12,7 +12,7 @@ from safedial.specfile import SpecFile, parse_spec, spec_text
 from tests.conftest import make_spec
 
 SPEC = make_spec(cost_noise=0.3, reward_noise=0.3)
-QUANTILE = {"margin": "quantile", "margin_risk": 0.01}
+LEARNED = {"margin": "bounded", "noise_low": -1.0, "noise_high": 1.0, "margin_risk": 0.01}
 TIGHT, WIDE = ("self-normalised", "sqrt", 2.55), ("mixture", "sqrt", 1.0)
 
 
@@ -31,7 +31,7 @@ def chosen(agent):
     ({"dial": Dial(levels=(0.1, 1.0))}, ("self-normalised", "sqrt", 2.55)),
     ({"spec": replace(SPEC, ridge=1.0)}, WIDE),
     ({"spec": make_spec(cost_noise=0.3, noise_scale=with_sensor(0.1))}, ("self-normalised", "sqrt", 2.55)),
-    ({"spec": make_spec(cost_noise=0.3, **QUANTILE)}, ("mixture", "sqrt", 0.18)),
+    ({"spec": make_spec(cost_noise=0.3, **LEARNED)}, ("mixture", "sqrt", 0.18)),
     ({"dim": 50}, ("self-normalised", "sqrt", 12.7)),
     ({"dim": 51}, ("mixture", "sqrt", 4.59)),
 ])  # fmt: skip
@@ -55,7 +55,7 @@ def test_what_is_written_is_read_back():
 def test_the_certificate_says_what_is_by_rule():
     told = "; by rule: radius self-normalised, ridge 2.55"
     assert Agent(2, SPEC)._rules.policy_reason.endswith(told)
-    assert "by rule" not in Agent(2, SPEC, policy=hp_probe(radius="constrained"))._rules.policy_reason
+    assert "by rule" not in Agent(2, SPEC, policy=hp_probe(radius="mixture"))._rules.policy_reason
     named = Agent(2, replace(SPEC, ridge=7.0), policy={"name": "hp_probe", "probe": 0.5})._rules.policy_reason
     assert "by rule" not in named
 

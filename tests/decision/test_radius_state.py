@@ -8,7 +8,7 @@ from mpmath import mp, mpf
 
 from safedial import Agent, LinearWorld, make_policy, simulate
 from safedial.core.confidence import bound
-from safedial.core.noise import rank
+from safedial.core.noise import variance_bound
 from safedial.decision.decide import setting_of
 from safedial.decision.learners import dual_vector
 from safedial.decision.learners.linear_learner import LinearLearner
@@ -17,15 +17,12 @@ from safedial.decision.outcome import Sample
 from tests.conftest import make_spec
 from tests.core.test_rounding import hard_state
 
-QUANTILE = {"margin": "quantile", "margin_risk": 0.05, "violation_risk": 0.2}
 BOUNDED = {"margin": "bounded", "noise_low": -1.0, "noise_high": 1.0, "margin_risk": 0.05, "violation_risk": 0.2}
 COMBINATIONS = [
-    ("constrained", {}),
     ("self-normalised", {}),
-    ("self-normalised", QUANTILE),
+    ("self-normalised", BOUNDED),
     ("noise-adaptive", {}),
-    ("mixture", QUANTILE),
-    ("constrained", QUANTILE),
+    ("mixture", BOUNDED),
     ("noise-adaptive", BOUNDED),
     ("mixture", {"margin": "gaussian"}),
 ]
@@ -81,62 +78,46 @@ def test_save_and_load_keep_every_bit_and_a_preview_changes_nothing(radius, chan
     assert agent.decide([0.3, 0.2, 0.1]).certificate == twin.decide([0.3, 0.2, 0.1]).certificate
 
 
-def exact_upper(samples, context, spec, radius):
-    """The cost's bound in 60 digits from the raw samples: `constrained` by the agent's own ridges, `noise-adaptive` by
-    the sequential definition.
-    """
-    from safedial.core.rounding import rounded_spec
-    from safedial.core.tighter_radii import other_ridges
-
+def exact_upper(samples, context, spec):
+    """The cost's bound of `noise-adaptive` in 60 digits from the raw samples, by the sequential definition."""
     dim = len(context)
 
     def solve(rows, ridge, side):
         gram = mp.eye(dim) * mpf(ridge)
         for row, _ in rows:
             gram += row * row.T
-        return mp.lu_solve(gram, side), gram
+        return mp.lu_solve(gram, side)
 
     column = mp.matrix([mpf(float(value)) for value in context])
     rows = [(mp.matrix([mpf(float(value)) for value in row]), mpf(float(cost))) for row, cost in samples]
     rhs = mp.zeros(dim, 1)
     for row, cost in rows:
         rhs += row * cost
-    direction, gram = solve(rows, spec.ridge, column)
+    direction = solve(rows, spec.ridge, column)
     mean, width = (direction.T * rhs)[0], mp.sqrt((direction.T * column)[0])
     risk, noise, bound_ = mpf(spec.estimation_risk), mpf(spec.cost_noise), mpf(spec.coefficient_bound)
-    volume = mp.log(mp.det(gram) / mpf(spec.ridge) ** dim) + 2 * mp.log(1 / risk)
-    if radius == "constrained":
-        inner = (rhs.T * mp.lu_solve(gram, rhs))[0]
-        found = mean + mp.sqrt(noise**2 * volume + mpf(spec.ridge) * bound_**2) * width
-        for ridge in other_ridges(rounded_spec(spec))[1:]:
-            there, other = solve(rows, ridge, column)
-            gap = (rhs.T * mp.lu_solve(other, rhs))[0] - inner
-            squared = max(noise**2 * volume + mpf(ridge) * bound_**2 + gap, mpf(0))
-            found = min(found, (there.T * rhs)[0] + mp.sqrt(squared) * mp.sqrt((there.T * column)[0]))
-    else:
-        energy, partial = mpf(0), mp.zeros(dim, 1)
-        for number, (row, cost) in enumerate(rows):
-            before, _ = solve(rows[:number], spec.ridge, row)
-            spread = (before.T * row)[0]
-            energy += spread / (1 + spread) * (cost - (before.T * partial)[0]) ** 2
-            partial += row * cost
-        found = mean + mp.sqrt(mpf(spec.ridge) * bound_**2 + energy + 2 * noise**2 * mp.log(1 / risk)) * width
+    energy, partial = mpf(0), mp.zeros(dim, 1)
+    for number, (row, cost) in enumerate(rows):
+        before = solve(rows[:number], spec.ridge, row)
+        spread = (before.T * row)[0]
+        energy += spread / (1 + spread) * (cost - (before.T * partial)[0]) ** 2
+        partial += row * cost
+    found = mean + mp.sqrt(mpf(spec.ridge) * bound_**2 + energy + 2 * noise**2 * mp.log(1 / risk)) * width
     return min(found, bound_ * mp.sqrt((column.T * column)[0]))
 
 
-@pytest.mark.parametrize("radius", ["constrained", "noise-adaptive"])
 @pytest.mark.portable
-def test_the_bound_is_never_below_the_one_in_high_precision(radius, count):
+def test_the_bound_of_noise_adaptive_is_never_below_the_one_in_high_precision(count):
     rng = np.random.default_rng(0)
     tight, states = 0, count(250, 5000)
     for _ in range(states):
         spec, rows, costs, context = hard_state(rng)
-        agent = Agent(len(context), spec, policy=make_policy("hp_probe", radius=radius))
+        agent = Agent(len(context), spec, policy=make_policy("hp_probe", radius="noise-adaptive"))
         for row, cost in zip(rows, costs, strict=True):
             agent.update(row, 1.0, 0.0, float(cost))
         ours = agent.decide(context).choice.bounds.cost_upper
         with mp.workdps(60):
-            exact = exact_upper(list(zip(rows, costs, strict=True)), context, spec, radius)
+            exact = exact_upper(list(zip(rows, costs, strict=True)), context, spec)
             assert mpf(ours) >= exact
             tight += ours <= float(exact) + 1e-6 * abs(float(exact))
     assert tight > 0.8 * states, "safe, but needlessly high"  # 0.849 of 5,000 hard states are tight
@@ -205,24 +186,6 @@ def test_kept_factors_never_outlive_the_sums_they_are_made_from():
     assert len({each.dual for each in seen}) == 3
 
 
-def test_the_explained_part_is_bracketed_in_high_precision():
-    rng = np.random.default_rng(1)
-    for _ in range(60):
-        spec, rows, costs, context = hard_state(rng)
-        learner = LinearLearner(len(context), spec.ridge)
-        for row, cost in zip(rows, costs, strict=True):
-            learner.update(row, float(np.linalg.norm(row)), 0.0, float(cost), 1.0)
-        low, high = learner.explained()
-        with mp.workdps(60):
-            gram, rhs = mp.eye(len(context)) * mpf(spec.ridge), mp.zeros(len(context), 1)
-            for row, cost in zip(rows, costs, strict=True):
-                column = mp.matrix([mpf(float(value)) for value in row])
-                gram += column * column.T
-                rhs += column * mpf(float(cost))
-            exact = (rhs.T * mp.lu_solve(gram, rhs))[0]
-            assert mpf(low) <= exact <= mpf(high)
-
-
 def test_many_contexts_read_as_one_by_one_and_waiting_samples_count(monkeypatch):
 
     from safedial.decision.learners import pending_samples
@@ -242,34 +205,30 @@ def test_many_contexts_read_as_one_by_one_and_waiting_samples_count(monkeypatch)
         assert width[number] == pytest.approx(wide, rel=1e-9)
 
 
-def test_the_learned_quantile_is_a_rank_of_what_the_bounds_leave():
-    agent = play(Agent(3, make_spec(cost_noise=0.3, reward_noise=0.3, **QUANTILE)), 64)
+def test_the_learned_variance_is_of_what_the_bounds_leave():
+    agent = play(Agent(3, make_spec(cost_noise=0.3, reward_noise=0.3, **BOUNDED)), 64)
     learner = agent._learner
     contexts, costs = learner.extras.rounds.seen
     seen = [learner.predict(context, float(np.linalg.norm(context))) for context in contexts]
     radius = bound(seen[0], agent.spec, radius="mixture", clip=True).cost_radius
-    lowest = [max(each.cost - radius * each.width, -each.norm) for each in seen]
-    noise = np.sort(costs - np.array(lowest))[::-1]
-    expected = noise[rank(64, 0.2, 0.05) - 1]
+    lower = np.array([max(each.cost - radius * each.width, -each.norm) for each in seen])
+    upper = np.array([min(each.cost + radius * each.width, each.norm) for each in seen])
+    ends = np.clip(costs - upper, -1.0, 0.0) ** 2, np.clip(costs - lower, 0.0, 1.0) ** 2
+    expected = float(variance_bound(np.maximum(*ends).sum(), 64.0, 1.0, 0.05))
     assert learner.extras.rounds.best == pytest.approx(expected, rel=1e-9)
-    assert expected < agent.spec.tail * 0.3 * 3
+    assert 0.03 < expected < 1.0
 
 
 def test_the_certificate_names_radius_margin_assumptions_and_risks():
-    spec = make_spec(cost_noise=0.3, reward_noise=0.3, **QUANTILE)
-    agent = play(Agent(3, spec, policy=make_policy("hp_probe", radius="constrained")), 300)
+    spec = make_spec(cost_noise=0.3, reward_noise=0.3, **BOUNDED)
+    agent = play(Agent(3, spec, policy=make_policy("hp_probe", radius="mixture")), 300)
     decision = agent.decide([0.6, 0.6, 0.5])
     facts = decision.certificate
-    assert (facts["radius_name"], facts["margin"]) == ("constrained", "quantile")
+    assert (facts["radius_name"], facts["margin"]) == ("mixture", "bounded")
     assert facts["risk"]["margin_risk"] == 0.05
     assert facts["statement"] == "P(cost > 0.5) <= 0.26 in this round"
-    assert facts["noise_margin"] < spec.tail * 0.3
-    best = facts["constrained"]
-    assert best["cost"] + best["radius"] * best["width"] == pytest.approx(facts["cost_upper"], rel=1e-9)
-    assert facts["cost_upper"] < facts["cost_upper_uncut"]
-    assert any("identically distributed" in line for line in facts["assumptions"])
+    assert any("conditional variance" in line for line in facts["assumptions"])
     words = decision.explain()
-    assert "with ridge" in words
     assert "0.05 on learning the noise" in words
     assert math.isfinite(facts["radius"])
 
@@ -295,7 +254,7 @@ def test_the_slack_of_a_residual_covers_the_estimate_and_is_less_than_radius_tim
         context = rng.uniform(-0.5, 0.5, 3) * (number % 9 > 0)
         norm, mean = float(np.linalg.norm(context)), float(context @ truth)
         seen = agent._learner._estimate(context, norm)
-        whole = bound(seen, agent.spec, radius="determinant", clip=True).cost_radius * seen.width
+        whole = bound(seen, agent.spec, radius="self-normalised", clip=True).cost_radius * seen.width
         found = agent._learner.residuals(agent._rules, context, norm, Sample(mean, mean, 1.0, 1.0, mean, 0.0))
         assert abs(found[2]) <= found[3] + 1e-12
         assert found[3] <= whole + 1e-12
@@ -304,7 +263,6 @@ def test_the_slack_of_a_residual_covers_the_estimate_and_is_less_than_radius_tim
 
 def test_a_plain_certificate_is_as_before():
     decision = Agent(2, make_spec()).decide([0.6, 0.3])
-    assert decision.certificate["constrained"] is None
     assert "margin_risk" not in decision.certificate["risk"]
     assert "learned" not in decision.explain()
 

@@ -92,7 +92,7 @@ def test_a_bounded_margin_is_held_to_its_range():
 
 
 def test_the_page_states_the_margins_assumption_and_what_no_check_tests(tmp_path):
-    learned = replace(SPEC, margin="quantile", margin_risk=0.01)
+    learned = replace(SPEC, margin="bounded", noise_low=-1.0, noise_high=1.0, margin_risk=0.01)
     rounds, findings = check_log(played(0, 200), learned)
     page = write_checks(tmp_path / "page.html", rounds, findings, log="log.csv", level=0.05).read_text()
     assert margin_assumptions(learned)[0] in html.unescape(page)

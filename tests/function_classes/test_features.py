@@ -7,7 +7,6 @@ from scipy.stats import binomtest
 from safedial import InvalidInput
 from safedial.core import confidence, estimate
 from safedial.function_classes import Outcomes, features, linear
-from safedial.function_classes.families import network
 from safedial.function_classes.maps import fourier, splines
 from tests.conftest import make_spec
 from tests.function_classes.problems import learned, rounds_of
@@ -65,11 +64,9 @@ def test_maps_have_the_shapes_and_sizes_they_state():
 
 
 def test_a_frozen_networks_last_layer_is_a_map():
-    function, start = network(2, units=4)
-    layer = np.array(start)[: 2 * 4].reshape(2, 4)
+    layer = np.random.default_rng(0).standard_normal((2, 4))
     class_ = features(lambda x: np.tanh(x @ layer))
     assert learned(class_, *rounds_of()).reward_coef.shape == (4,)
-    assert function(np.zeros((2, 2)), np.array(start)).shape == (2,)
     assert class_.first(make_spec()) == 1.0
 
 
@@ -130,7 +127,7 @@ def changing():
         ({"transform": changing()}, "a different number of features"),
         ({"transform": None, "misspecification": -0.1}, "misspecification"),
         ({"transform": None, "radius": "small"}, "radius"),
-        ({"transform": None, "radius": "constrained"}, "radius"),
+        ({"transform": None, "radius": "self-normalised"}, "radius"),
         ({"transform": fourier(3)}, "3 coordinates"),
         ({"transform": None, "bound": 0}, "bound"),
         ({"transform": lambda x: x[..., :1], "radius": "paper"}, "dim = 1"),
@@ -142,7 +139,7 @@ def changing():
         "changes-size",
         "negative",
         "radius",
-        "no-constrained",
+        "no-self-normalised",
         "dim",
         "bound",
         "paper-at-1",

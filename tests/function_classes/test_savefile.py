@@ -13,7 +13,6 @@ from safedial.function_classes import (
     kernel,
     linear,
     load_state,
-    parametric,
     save_state,
 )
 from safedial.function_classes.maps import splines
@@ -28,13 +27,12 @@ MADE = {
     "kernel": kernel("rbf:0.5"),
     "features": features(splines(2)),
     "binary": binary(norm=2.0),
-    "parametric": parametric(lambda x, w: np.tanh(x @ w), [0.0, 0.0]),
 }
 
 
 def test_the_list_names_every_class():
     assert {name.partition("-")[0] for name in MADE} == set(CLASSES)
-    assert len(CLASSES) == 6
+    assert len(CLASSES) == 5
 
 
 @pytest.mark.parametrize("class_", MADE.values(), ids=MADE)

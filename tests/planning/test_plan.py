@@ -149,15 +149,16 @@ def test_doses_are_told_in_the_dials_units():
     [
         {"noise_scale": {"scale": "power_scale", "exponent": 0.7}},
         {"margin": "gaussian"},
-        {"margin": "quantile", "margin_risk": 0.01},
+        {"margin": "bounded", "noise_low": -1.0, "noise_high": 1.0, "margin_risk": 0.01},
         {"promise": "joint"},
     ],
 )
 def test_every_form_of_the_spec_can_be_planned(changes):
     spec = replace(SPEC, **changes)
-    run = simulate(make_policy("hp_probe"), LinearWorld(dim=3), spec, rounds=100, seeds=5)
+    world = LinearWorld(dim=3, noise="truncated" if spec.margin == "bounded" else "gaussian")
+    run = simulate(make_policy("hp_probe"), world, spec, rounds=100, seeds=5)
     row = plan(make_policy("hp_probe"), spec, dim=3, rounds=100, seeds=5).table[0]
-    best = known(LinearWorld(dim=3), spec, rounds=100, seeds=5)
+    best = known(world, spec, rounds=100, seeds=5)
     assert row["reward_share"] == pytest.approx(run.reward.sum() / best, rel=1e-9)
     assert row["violations"] == pytest.approx(run.violations.mean())
     assert row["promised_risk"] == pytest.approx(spec.promised_risk)
@@ -182,7 +183,7 @@ def test_a_margin_holds_only_where_the_noise_is_what_it_assumes():
 def test_what_is_learned_about_the_noise_goes_by_the_stated_constants_too():
     """Were past noise read with the world's own S, a truth of twice the norm would change what is learned."""
     learned = []
-    stated = replace(SPEC, violation_risk=0.3, margin="quantile", margin_risk=0.1)
+    stated = replace(SPEC, violation_risk=0.3, margin="bounded", noise_low=-1.0, noise_high=1.0, margin_risk=0.1)
     wide = replace(stated, coefficient_bound=2.0)
     for spec in (stated, wide):
         given = Setting(make_policy("hp_probe"), LinearWorld(dim=2), spec, as_dose(None), [0], 1, 1, stated=stated)
@@ -329,7 +330,7 @@ def test_both_engines_plan_alike_and_a_plan_says_which_played(monkeypatch):
         numbers = [name for name in one if isinstance(one[name], float)]
         assert {**one, **dict.fromkeys(numbers)} == {**other, **dict.fromkeys(numbers)}
         np.testing.assert_allclose([one[name] for name in numbers], [other[name] for name in numbers], atol=1e-9)
-    refused = make_spec(margin="quantile", margin_risk=0.01)
+    refused = make_spec(margin="bounded", noise_low=-1.0, noise_high=1.0, margin_risk=0.01)
     assert plan("hp_probe", refused, **given, scenarios=SCENARIOS[:1]).engine == "numpy"
     with pytest.raises(InvalidInput, match="rounds"):
         plan("hp_probe", SPEC, dim=3, rounds=0.5)

@@ -15,12 +15,11 @@ from tests.conftest import make_spec
 CONFIGURATIONS = [
     ("hp_ucb", {}),
     ("hp_ucb", {"radius": "paper"}),
-    ("hp_ucb", {"radius": "determinant", "clip": False}),
+    ("hp_ucb", {"clip": False}),
     ("hp_probe", {}),
     ("hp_probe", {"probe": 0.01}),
     ("hp_probe", {"probe": 0}),
     ("hp_probe", {"radius": "paper", "clip": True}),
-    ("hp_probe", {"radius": "constrained"}),
     ("hp_probe", {"radius": "self-normalised"}),
     ("hp_ucb", {"radius": "noise-adaptive"}),
     ("on_expectation", {}),
@@ -43,7 +42,7 @@ CONFIGURATIONS = [
     ("nonlinear_hp_probe", {}),
     ("nonlinear_hp_probe", {"cost_class": features(None, misspecification=0.1), "probe": 0.1, "clip": False}),
 ]
-TIGHT = ("constrained", "self-normalised", "noise-adaptive")
+TIGHT = ("self-normalised", "noise-adaptive")
 """Radii that need more than the six numbers below; tests/decision/test_extras.py compares agent and batch for them."""
 LINEAR = [
     (name, options)

@@ -29,7 +29,6 @@ def agree(one, other):
 
 CASES = [
     ("hp_probe", {}, {}, {}),
-    ("hp_ucb", {"radius": "constrained"}, {}, {}),
     ("hp_ucb", {"radius": "noise-adaptive"}, {"promise": "joint"}, {"noise": "uniform"}),
     ("epsilon_greedy", {"learn_from": "exploring"}, {"threshold": [0.2, 0.5]}, {}),
     ("on_expectation", {}, {"cost_sensor_noise": 0.1, "reward_sensor_noise": 0.1}, {"baseline_cost": 0.1}),
@@ -38,10 +37,10 @@ CASES = [
     ("clairvoyant", {}, {"threshold": [0.2, 0.5]}, {"mean": "sine"}),
     ("hp_probe", {"radius": "self-normalised"}, {"threshold": [0.2, 0.5], "estimation_risk": [0.01, 0.05]}, {}),
     ("hp_ucb", {"radius": "self-normalised"}, {"noise_scale": power_scale(0.5)}, {"contexts": "adversarial"}),
-    ("hp_probe", {"radius": "constrained"}, {"margin": "gaussian", "promise": "joint"}, {"contexts": "adversarial"}),
+    ("hp_ucb", {"radius": "self-normalised"}, {"margin": "gaussian", "promise": "joint"}, {"contexts": "adversarial"}),
     ("hp_probe", {}, {"margin": "bounded", "noise_low": -2.0, "noise_high": 2.0}, {"noise": "uniform"}),
     ("hp_probe", {}, {"noise_scale": with_any_sensor(0.1), "threshold": [0.4, 0.6]}, {}),
-    ("hp_probe", {"radius": "determinant"}, {}, {"contexts": "drift", "noise": "context-scale"}),
+    ("hp_probe", {}, {}, {"contexts": "drift", "noise": "context-scale"}),
     ("hp_ucb", {"radius": "mixture"}, {"promise": "joint"}, {"noise": "student-t3"}),
     ("epsilon_greedy", {}, {}, {"contexts": "adversarial", "noise": "rademacher"}),
     ("thompson", {}, {}, {"noise": "truncated", "mean": "sine"}),
@@ -130,7 +129,7 @@ def test_a_program_is_not_taken_for_another():
         DoseCurve("mine", {}, lambda a, p=power: a**p, lambda z, p=power: z ** (1 / p) * (1 - 1e-14), 16.0)
         for power in (2.0, 4.0)
     ]
-    plain, told = make_policy("hp_ucb", radius="constrained"), {"rounds": 12, "seeds": 2}
+    plain, told = make_policy("hp_ucb", radius="self-normalised"), {"rounds": 12, "seeds": 2}
     other = plain._replace(decide=make_policy("fixed").decide)
     cases = [(plain, make_spec(threshold=grid), None) for grid in grids]
     cases += [(make_policy("hp_probe"), make_spec(), Dose(curve, identity())) for curve in curves]
@@ -242,7 +241,8 @@ def test_what_cannot_be_compiled_says_so():
     for place, draws in (({"contexts": "adversarial"}, "counter"), ({"noise": "student-t3"}, "counter")):
         with pytest.raises(InvalidInput, match=r"adversary|no quantile function"):
             simulate("hp_probe", LinearWorld(dim=2, **place), make_spec(), rounds=5, seeds=1, engine="jax", draws=draws)
-    for fields in ({"margin": "quantile", "margin_risk": 0.01}, {"noise_scale": own_scale(lambda z, _: z)}):
+    learned = {"margin": "bounded", "noise_low": -1.0, "noise_high": 1.0, "margin_risk": 0.01}
+    for fields in (learned, {"noise_scale": own_scale(lambda z, _: z)}):
         with pytest.raises(InvalidInput, match=r"(keeps every round|of your own).*use engine='numpy'"):
             simulate("hp_probe", LinearWorld(dim=2), make_spec(**fields), rounds=5, seeds=1, engine="jax")
     with pytest.raises(InvalidInput, match=r"policy = 'hp_bayes': needs quantiles .*use engine='numpy'"):

@@ -31,6 +31,9 @@ def half(*, share=0.5, inner=hp_ucb()):
         return choice._replace(intensity=share * choice.intensity)
     return Policy("half", "Half", "certified", decide, {"share": share})
 
+def guess():
+    return half()._replace(name="guess", label="Guess", promise="heuristic", options={})
+
 def clinic(*, patients=20, seed=0):
     rng = np.random.default_rng(seed)
     rows = rng.uniform(0.0, 0.5, (patients, 2))
@@ -90,6 +93,14 @@ def test_they_are_simulated_and_compared_by_name(folder):
     assert list(found.runs) == ["Half, share 0.5", "Half, share 0.1", "HP-Probe"]
     by_file = simulate(f"{folder}.py:half", LinearWorld(dim=2), make_spec(), **given)
     assert by_file.policy.name == "half"
+
+
+def test_a_heuristic_policy_never_prints_the_word_certified(folder):
+    words = ("--dim", 2, "--threshold", 0.5, "--rounds", 4, "--seeds", 1)
+    told = program("simulate", "--policy", f"{folder}:guess", *words).stdout
+    assert "none: nothing is proved about the policy" in " ".join(told.split())
+    assert " certified" not in told
+    assert "violation rate" in told
 
 
 def test_the_command_line_takes_them(folder):

@@ -127,10 +127,10 @@ def test_agents_studies_and_replays_refuse_a_part_that_they_would_not_use(name, 
         replay(policy, np.zeros((2, 3)), np.zeros(2), np.zeros(2), spec)
 
 
-@pytest.mark.parametrize("parts", [{"radius": "self-normalised"}, {"margin": "quantile"}])
+@pytest.mark.parametrize("parts", [{"radius": "self-normalised"}, {}])
 def test_what_needs_more_than_the_plain_estimate_refuses_parts_of_it(parts):
-    policy = make_policy("hp_ucb", **({"radius": parts["radius"]} if "radius" in parts else {}))
-    spec = make_spec() if "radius" in parts else make_spec(margin="quantile", margin_risk=0.01)
+    policy = make_policy("hp_ucb", **parts)
+    spec = make_spec() if parts else make_spec(margin="bounded", noise_low=-1.0, noise_high=1.0, margin_risk=0.01)
     with pytest.raises(InvalidInput, match=r"'hp_ucb': has parts of the plain .*; give the policy init, predict and"):
         simulate(policy._replace(predict=narrow), WORLD, spec, rounds=5, seeds=1)
 

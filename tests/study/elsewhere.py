@@ -38,7 +38,6 @@ STUDIES = {
         "guard": {"max_step": 6.0},
     },
     "levels": {**PROMISE, "dim": 3, "dial": {"high": 10, "levels": [1, 2, 5, 10]}, "learning_order": "arrival"},
-    "constrained": {**PROMISE, "dim": 3, "radius": "constrained"},
     "self-normalised": {**PROMISE, "dim": 3, "radius": "self-normalised"},
     "stiff": {**PROMISE, "dim": 6, "ridge": 1e-3},
     "precise": {**PROMISE, "dim": 5, "ridge": 1e-6},

@@ -439,7 +439,7 @@ def test_an_own_policy_is_refused():
         amended_spec(read_spec(SPEC), {**SPEC, "policy": own})
 
 
-LEARNED_NOISE = {"margin": "quantile", "margin_risk": 0.01}
+LEARNED_NOISE = {"margin": "bounded", "noise_low": -1.0, "noise_high": 1.0, "margin_risk": 0.01}
 FORGED = [{"keep_learning": True}, {"from_round": 1}, {"spec": SPEC}]
 
 

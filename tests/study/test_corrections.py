@@ -9,7 +9,6 @@ from tests.study.conftest import SPEC
 CASES = {
     "in order": {},
     "as they arrive": {"learning_order": "arrival"},
-    "other ridges": {"radius": "constrained"},
     "mixture": {"radius": "mixture"},
 }
 

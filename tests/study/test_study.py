@@ -317,10 +317,10 @@ def test_a_bad_specification_is_refused_and_no_study_is_made(lite, changes):
     "changes",
     [
         {"policy": "hp_ucb", "radius": "paper"},
-        {"radius": "determinant", "probe": 0},
-        {"radius": "constrained"},
+        {"radius": "mixture", "probe": 0},
+        {"radius": "self-normalised"},
         {"radius": "noise-adaptive", "margin": "gaussian"},
-        {"margin": "quantile", "margin_risk": 0.01},
+        {"margin": "bounded", "noise_low": -1.0, "noise_high": 1.0, "margin_risk": 0.01},
         {"promise": "joint"},
         {"noise_scale": {"scale": "power_scale", "exponent": 0.8}},
         {"reward_sensor_noise": 0.05, "cost_sensor_noise": 0.05},

@@ -25,8 +25,6 @@ def never_more_often(misses, runs, risk):
 
 @pytest.mark.parametrize("contexts", ["iid", "adversarial"])
 @pytest.mark.parametrize(("radius", "ridge", "noise"), [
-    ("constrained", 1.0, "gaussian"),
-    ("constrained", 0.2, "rademacher"),
     ("self-normalised", 4.0, "gaussian"),
     ("self-normalised", 0.2, "rademacher"),
     ("noise-adaptive", 1.0, "gaussian"),
@@ -49,19 +47,17 @@ def test_the_bound_holds_for_all_rounds_at_once(radius, ridge, noise, contexts, 
     assert close.any(), "a radius of 0.6 times the size would pass too: this test would see nothing"
 
 
-@pytest.mark.parametrize("noise", ["gaussian", "uniform", "rademacher", "truncated"])
-def test_the_learned_quantile_is_never_below_the_true_one(noise, count):
-    """The risk of both, δ′ of the confidence set and δ_q of the rank, is 0.1 + 0.1."""
+@pytest.mark.parametrize("noise", ["uniform", "rademacher"])
+def test_the_learned_variance_is_never_below_the_true_one(noise, count):
+    """The risk of both, δ′ of the confidence set and δ_q of the variance, is 0.1 + 0.1."""
     seeds, rounds = count(200, 1000), 600
-    spec = make_spec(
-        estimation_risk=RISK, violation_risk=0.1, margin="quantile", margin_risk=RISK, cost_noise=0.5, reward_noise=0.5
-    )
-    true = float(quantile(noise, 0.9)) * 0.5
+    ends = {"noise_low": -1.0, "noise_high": 1.0} if noise == "uniform" else {"noise_low": -0.5, "noise_high": 0.5}
+    spec = make_spec(estimation_risk=RISK, margin="bounded", margin_risk=RISK, cost_noise=0.5, reward_noise=0.5, **ends)
     missed, learned = np.zeros(seeds, bool), np.zeros(seeds, bool)
 
     def watch(round):
         noise_bound = np.broadcast_to(round.choice.bounds.noise, (1, seeds))[0]
-        missed[:] |= noise_bound < true - 1e-12
+        missed[:] |= noise_bound < 0.25 - 1e-12
         learned[:] |= np.isfinite(noise_bound)
 
     world = LinearWorld(dim=2, noise=noise)
@@ -73,7 +69,7 @@ def test_the_learned_quantile_is_never_below_the_true_one(noise, count):
 def margins(noise):
     """Every margin whose assumption the family satisfies."""
     ends = [float(quantile(noise, end)) * 0.3 for end in (0.0, 1.0)]
-    found = {"subgaussian": {}, "quantile": {"margin": "quantile", "margin_risk": 0.01}}
+    found = {"subgaussian": {}}
     if noise == "gaussian":
         found["gaussian"] = {"margin": "gaussian"}
     if math.isfinite(ends[1]):
@@ -90,7 +86,7 @@ CASES = [
 
 
 def test_every_margin_is_tried_with_every_family_that_satisfies_it():
-    assert len(CASES) == 3 + 4 + 4 + 4
+    assert len(CASES) == 2 + 3 + 3 + 3
 
 
 @pytest.mark.parametrize("contexts", ["iid", "adversarial"])
@@ -99,7 +95,8 @@ def test_violations_stay_within_the_stated_risk(noise, name, changes, contexts, 
     spec = make_spec(
         violation_risk=0.1, estimation_risk=0.02, threshold=[0.2, 2.0], cost_noise=0.3, reward_noise=0.3, **changes
     )
-    world, policy = LinearWorld(dim=3, noise=noise, contexts=contexts), make_policy("hp_probe", radius="constrained")
+    world = LinearWorld(dim=3, noise=noise, contexts=contexts)
+    policy = make_policy("hp_probe", radius="self-normalised")
     assert promise_holds(policy, world, spec)
     run = simulate(policy, world, spec, rounds=count(500, 4000), seeds=count(20, 200))
     assert never_more_often(run.violations.sum(), run.violations.size * run.rounds, spec.promised_risk)
@@ -135,7 +132,7 @@ def test_where_the_assumption_is_broken_nothing_is_promised_and_the_check_can_fa
 
 def test_the_best_radius_earns_most_of_what_the_clairvoyant_does():
     """d = 10, unit noise, τ = 0.5, δ = δ′ = 0.01, 10⁴ rounds: ≥ 85 %, and ≥ 100 % where the noise is Gaussian."""
-    policy = make_policy("hp_probe", radius="constrained")
+    policy = make_policy("hp_probe", radius="self-normalised")
     shares = {}
     for margin in ("subgaussian", "gaussian"):
         run = simulate(policy, LinearWorld(dim=10), make_spec(ridge=10.0, margin=margin), rounds=10_000, seeds=5)
@@ -145,18 +142,8 @@ def test_the_best_radius_earns_most_of_what_the_clairvoyant_does():
 
 
 def test_self_normalised_earns_seventy_per_cent_of_the_exact_clairvoyant_in_a_short_study():
-    """d = 5, noise 0.3, T = 500, δ + δ′ = 0.06; `constrained` earns 0.68."""
+    """d = 5, noise 0.3, T = 500, δ + δ′ = 0.06; `mixture` with the ridge d·κ²/S² = 0.45 earns 0.67."""
     spec = make_spec(violation_risk=0.054, estimation_risk=0.006, cost_noise=0.3, reward_noise=0.3)
     policy = make_policy("hp_probe", radius="self-normalised", probe=0.001)
     run = simulate(policy, LinearWorld(dim=5), spec, rounds=500, seeds=100, points=1)
     assert run.reward.sum() >= 0.70 * run.exact_clairvoyant_reward.sum()
-
-
-def test_the_quantile_is_never_worse_than_the_subgaussian_margin_and_helps():
-    policy, world = make_policy("hp_probe"), LinearWorld(dim=3)
-    plain = simulate(policy, world, make_spec(violation_risk=0.05), rounds=3000, seeds=5)
-    learned = simulate(
-        policy, world, make_spec(violation_risk=0.05, margin="quantile", margin_risk=0.01), rounds=3000, seeds=5
-    )
-    assert np.all(learned.reward >= plain.reward)
-    assert learned.reward.sum() > 1.05 * plain.reward.sum()

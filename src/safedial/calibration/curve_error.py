@@ -14,10 +14,9 @@ for the cost, the `mixture` radius and N up to a planned number of rounds, V the
 then: √(κ'²v + λS'²) ≥ √(κ'²v + λS²) + b for every v ≤ V. The promise then holds for every h within ρ of g, for that
 many rounds. That ρ holds is the calibration's estimate, not a proof.
 
-`determinant` and `paper` (d ≥ 2) are at least as wide as `mixture` with the same constants, so they are covered too.
-`constrained` also looks at ridges below λ, where ‖μ*‖ ≤ S' is used once more than the shift leaves room for,
-`self-normalised` uses S' only for what the estimate does not reach, and `noise-adaptive` rests on another event: none
-of them is covered. The spec states its ridge, so an agent or a study that names no radius keeps `mixture`. It holds
+`paper` (d ≥ 2) is at least as wide as `mixture` with the same constants, so it is covered too.
+`self-normalised` uses S' only for what the estimate does not reach, and `noise-adaptive` rests on another event:
+neither is covered. The spec states its ridge, so an agent or a study that names no radius keeps `mixture`. It holds
 neither the radius nor the number of rounds, and nothing checks them later: keep the policy that the spec was made for,
 and calibrate again for more rounds.
 """
@@ -33,7 +32,7 @@ from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
 from safedial.errors import is_whole, require
 
-RADII = ("mixture", "determinant", "paper")
+RADII = ("mixture", "paper")
 """The radii that the proof covers."""
 
 

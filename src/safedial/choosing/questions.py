@@ -33,62 +33,38 @@ MEANING = {
 """The same in full."""
 
 
-class Answer(NamedTuple):
-    """An answer in words, and the assumptions that it vouches for."""
-
-    words: str
-    vouches: tuple[str, ...] = ()
-
-
 class Question(NamedTuple):
-    """A question, and its answers; the first is that of a user who does not answer. `supported` is the answer that a
-    pilot supports where nothing in it contradicts them.
+    """A question, and its answers with the assumptions that each vouches for; the first is that of a user who does not
+    answer. `supported` is the answer that a pilot supports where nothing in it contradicts it.
     """
 
     text: str
-    answers: dict[str, Answer]
+    answers: dict[str, tuple[str, ...]]
     supported: str
 
 
 QUESTIONS = {
     "curve": Question(
         "How does the cost of one unit change with the dial?",
-        {
-            "unknown": Answer("I do not know"),
-            "exact": Answer("in proportion to a dose curve that I know exactly", ("exact_curve",)),
-            "bracket": Answer("I know how fast it changes, at least and at most", ("growth",)),
-        },
+        {"unknown": (), "exact": ("exact_curve",), "bracket": ("growth",)},
         "exact",
     ),
     "noise": Question(
         "What do you know of the cost's noise?",
-        {
-            "unknown": Answer("nothing that I could vouch for"),
-            "constants": Answer("upper bounds: on the noise, and on the norms S and L", ("constants",)),
-            "gaussian": Answer("it is Gaussian, of one size; contexts do not follow past costs", ("gaussian",)),
-            "both": Answer("both", ("constants", "gaussian")),
-        },
+        {"unknown": (), "constants": ("constants",), "gaussian": ("gaussian",), "both": ("constants", "gaussian")},
         "constants",
     ),
     "linear": Question(
         "Is the mean cost linear in the context (for costs of 0 or 1: the log-odds)?",
-        {"no": Answer("no, or not known"), "yes": Answer("yes", ("linear",))},
+        {"no": (), "yes": ("linear",)},
         "yes",
     ),
     "exchangeable": Question(
         "Are rounds exchangeable: as if drawn at random, without drift or carry-over?",
-        {"no": Answer("no, or not known"), "yes": Answer("yes", ("exchangeable",))},
+        {"no": (), "yes": ("exchangeable",)},
         "yes",
     ),
-    "cost": Question(
-        "What is measured as the cost?",
-        {
-            "measured": Answer("a number"),
-            "zero-one": Answer("whether something happened, 0 or 1"),
-            "several": Answer("several numbers, each with a limit"),
-        },
-        "measured",
-    ),
+    "cost": Question("What is measured as the cost?", {"measured": (), "zero-one": (), "several": ()}, "measured"),
 }
 """By the names of the arguments of `choose` and of the options of `safedial choose`."""
 
@@ -114,4 +90,4 @@ def read_answers(given: Mapping[str, Any], *, pilot: bool = False) -> dict[str, 
 
 def vouched(answers: Mapping[str, str]) -> tuple[str, ...]:
     """The assumptions that these answers vouch for."""
-    return tuple(each for name, question in QUESTIONS.items() for each in question.answers[answers[name]].vouches)
+    return tuple(each for name, question in QUESTIONS.items() for each in question.answers[answers[name]])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +15,7 @@ NUMBERS = ("cost_noise", "reward_noise", "coefficient_bound", "context_bound", "
 
 
 def _asked(text: str, *names: str) -> Any:
-    return under("What you can vouch for (in a terminal, you are asked for what you leave out)", text, *names)
+    return under("What you can vouch for", text, *names)
 
 
 def _plan(text: str) -> Any:
@@ -71,7 +70,6 @@ def choose(
         float | None, _number("Bracket: the standard deviation of that ratio's logarithm.")
     ] = None,
     seeds: Annotated[str, typer.Option(help="Studies simulated for each policy: how many, or which, as 0:100.")] = "50",
-    ask: Annotated[bool, typer.Option("--ask/--no-ask", help="In a terminal, ask what the options leave open.")] = True,
     out: Annotated[
         Path | None, typer.Option(help="Write tables, a picture and the first policy's spec.toml into this folder.")
     ] = None,
@@ -89,7 +87,6 @@ def choose(
     """
     from safedial.choosing import QUESTIONS
     from safedial.choosing import choose as run
-    from safedial.cli.choose_questions import ask_for
     from safedial.cli.output import need_pictures, print_json, progress_bar
     from safedial.errors import require
     from safedial.report.ranking_files import write_ranking
@@ -107,8 +104,6 @@ def choose(
     require(
         stated, "--cost", "several", "needs the costs, each with its limit", "state them in a spec file: --spec FILE"
     )
-    if ask and not json and sys.stdin.isatty() and sys.stdout.isatty():
-        ask_for(given, pilot=pilot is not None)
     log = _read_log(pilot, spec, context_columns) if pilot else None
     which = as_seeds(seeds, "--seeds")
     with progress_bar(f"choose, {len(which)} studies per policy", 1000) as advance:

@@ -9,7 +9,6 @@ from safedial.cli.inputs import read_named
 from safedial.core.spec import SafetySpec
 from safedial.errors import InvalidInput, require
 from safedial.function_classes import CLASSES, FunctionClass
-from safedial.function_classes.families import network
 from safedial.function_classes.maps import fourier, splines
 from safedial.own_names import imported
 from safedial.worlds import LinearWorld, World, world_from_dict
@@ -97,10 +96,7 @@ def _class(name: str, option: str, dim: int, spec: SafetySpec, shape: Shape) -> 
         return CLASSES[name](shape.kernel, norm=shape.norm, max_points=shape.max_points)
     if name == "features":
         return CLASSES[name](_map(shape.features, dim), misspecification=shape.misspecification, **radius)
-    if name == "binary":
-        return CLASSES[name](norm=spec.coefficient_bound, odds=shape.odds)
-    function, start = network(dim)
-    return CLASSES[name](function, start)
+    return CLASSES[name](norm=spec.coefficient_bound, odds=shape.odds)
 
 
 def _map(text: str, dim: int) -> Any:

@@ -15,9 +15,9 @@ POLICIES = (
     "hp_ucb, hp_probe, hp_conformal, hp_student, on_expectation, epsilon_greedy, thompson, clairvoyant, fixed, "
     "hp_bayes, nonlinear_hp_ucb, nonlinear_hp_probe"
 )
-RADII = "paper, determinant, mixture, constrained, self-normalised, noise-adaptive"
+RADII = "paper, mixture, self-normalised, noise-adaptive"
 NOISES = "gaussian, uniform, rademacher, truncated, student-t3, exponential, context-scale"
-CLASSES = "linear, finite, kernel, features, binary or parametric"
+CLASSES = "linear, finite, kernel, features or binary"
 DOSES = "identity, power:P, hill:ED50[,SLOPE] or logistic:MID,STEEPNESS"
 
 
@@ -86,10 +86,10 @@ def simulate(
     coefficient_bound: Annotated[float | None, _promise("S: bound on the coefficients' norm [1].")] = None,
     context_bound: Annotated[float | None, _promise("L: bound on the contexts' norm [1].")] = None,
     ridge: Annotated[float | None, _promise("Regularisation [1].")] = None,
-    margin: Annotated[
-        str | None, _promise("Noise margin: subgaussian, gaussian, quantile or bounded [subgaussian].")
+    margin: Annotated[str | None, _promise("Noise margin: subgaussian, gaussian or bounded [subgaussian].")] = None,
+    margin_risk: Annotated[
+        float | None, _promise("--margin bounded: learn the variance; chance that it is wrong in any round.")
     ] = None,
-    margin_risk: Annotated[float | None, _promise("Chance that the learned margin is wrong in any round.")] = None,
     noise_low: Annotated[float | None, _promise("--margin bounded: the noise's lower end.")] = None,
     noise_high: Annotated[float | None, _promise("--margin bounded: the noise's upper end.")] = None,
     radius: Annotated[str | None, _rule(f"One of {RADII} [mixture].")] = None,
@@ -217,8 +217,6 @@ def stated_spec(fields: dict[str, Any], file: Any) -> Any:
     if "total_risk" in fields:
         parts = ("violation_risk", "estimation_risk", "margin_risk")
         base = {name: value for name, value in base.items() if name not in parts}
-    elif fields.get("margin") == "quantile":
-        base = {"margin_risk": 0.01} | base
     return SafetySpec(**(base | fields))
 
 
@@ -228,7 +226,7 @@ def _print(report: dict[str, Any], title: str, seeds: int, log: Path | None, *, 
     shown = {name: value for name, value in report.items() if name != "settings"}
     shown["engine"] = " with draws from ".join(report["settings"][name] for name in ("engine", "draws"))
     promised = report["promised_risk"]
-    nothing = "none: the cost's class is heuristic" if heuristic else "none on the realized cost in this world"
+    nothing = "none: nothing is proved about the policy" if heuristic else "none on the realized cost in this world"
     shown["promised_risk"] = nothing if promised is None else f"at most {promised:g} per round"
     if heuristic:
         del shown["uncertified_rounds"]

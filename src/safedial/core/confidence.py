@@ -6,28 +6,17 @@
 | radius | β | note |
 |---|---|---|
 | `paper` | κ√(d ln((1 + N L²/λ)/δ′)) + √λ S | the paper's; too small at d = 1 (d where the theorem has 2), so d ≥ 2 |
-| `determinant` | κ√(ln det(Σ/λ) + 2 ln(1/δ′)) + √λ S | Abbasi-Yadkori et al. (2011), Theorem 2, itself |
-| `mixture` | √(κ²(ln det(Σ/λ) + 2 ln(1/δ′)) + λS²) | tighter at the same price: √(a² + b²) ≤ a + b |
-| `constrained` | that of `mixture`, and ‖μ‖ ≤ S at the same time | the same event as `mixture`, so never above it |
-| `self-normalised` | that of `determinant`, and ‖μ‖ ≤ S at the same time | the same event as `determinant` |
+| `mixture` | √(κ²(ln det(Σ/λ) + 2 ln(1/δ′)) + λS²) | never above `paper` for d ≥ 2 |
+| `self-normalised` | κ√(ln det(Σ/λ) + 2 ln(1/δ′)) + √λ S, and ‖μ‖ ≤ S at once | an event about the noise alone |
 | `noise-adaptive` | √(λS² + E + 2κ² ln(1/δ′)), E = Σ ω·ω·width²/(1 + ω·width²)·(y − ⟨x,μ̂⟩)² | E stands for κ² ln det |
 
 Why `mixture` holds: docs/design.md derives it.
 
-**`constrained`.** The event of `mixture` is ‖y − Xμ*‖² ≤ R², with R² = yᵀy − bᵀΣ⁻¹b + κ²V, b = Xᵀy and
-V = ln det(Σ/λ) + 2 ln(1/δ′). Intersect it with ‖μ*‖ ≤ S: for every a > 0, ‖y − Xμ*‖² + a‖μ*‖² ≤ R² + aS². With
-A_a = XᵀX + aI and μ̂_a = A_a⁻¹b the left-hand side is yᵀy − bᵀA_a⁻¹b + ‖μ* − μ̂_a‖²_{A_a}, so
-
-    ‖μ* − μ̂_a‖²_{A_a} ≤ κ²V + aS² + bᵀ(A_a⁻¹ − Σ⁻¹)b         cost_upper = min over a of ⟨x,μ̂_a⟩ + √(that)·‖x‖_{A_a⁻¹}
-
-(yᵀy is gone, and with it the cancellation). This is the Lagrange dual of max ⟨x,μ⟩ over both balls, which has no gap;
-a = λ is `mixture`, a → ∞ the clip. Any a is valid; we take λ and six multiples of κ²/S² (`core.tighter_radii`), which
-loses less than one part in a thousand of the reward against all a. A negative right-hand side refutes the assumptions.
-
-**`self-normalised`.** The event of `determinant` is about the noise alone: ‖Xᵀξ‖_{Σ⁻¹} ≤ κ√V, with Xᵀξ = b − Gμ* and
-G = Σ − λI. `core.self_normalised` bounds ⟨x,μ⟩ over it and ‖μ‖ ≤ S together, where `determinant` adds up two worst
-cases. Because no estimate shrinks to 0 in it, λ may be large, which keeps ln det small. Of all radii here it is the
-smallest but in the first few rounds (docs/choosing.md).
+**`self-normalised`.** Its event is about the noise alone: ‖Xᵀξ‖_{Σ⁻¹} ≤ κ√V, with V = ln det(Σ/λ) + 2 ln(1/δ′),
+Xᵀξ = b − Gμ*, b = Xᵀy and G = Σ − λI. The radius in the table, Theorem 2 of Abbasi-Yadkori et al. (2011), adds up two
+worst cases of μ̂ − μ* = Σ⁻¹(Xᵀξ − λμ*); it serves the reward. For the cost `core.self_normalised` bounds ⟨x,μ⟩ over the
+event and ‖μ‖ ≤ S together. Because no estimate shrinks to 0 in it, λ may be large, which keeps ln det small. Of all
+radii here it is the smallest but in the first few rounds (docs/choosing.md).
 
 **`noise-adaptive`.** For ridge estimates in order, r_s = y_s − ⟨x_s,μ̂_{s−1}⟩ and Δ_s = ⟨x_s,μ* − μ̂_{s−1}⟩ = r_s − ξ_s,
 
@@ -53,7 +42,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from safedial.core.estimate import Dual, Prediction, Ridges
+from safedial.core.estimate import Dual, Prediction
 from safedial.core.namespace import namespace
 from safedial.core.spec import SafetySpec
 from safedial.errors import require
@@ -80,7 +69,7 @@ def paper(noise: Any, prediction: Prediction, spec: SafetySpec) -> Any:
     return noise * xp.sqrt(prediction.dim * (xp.log(growth) + spec.log_inverse_risk)) + _bias(spec)
 
 
-def determinant(noise: Any, prediction: Prediction, spec: SafetySpec) -> Any:
+def self_normalised(noise: Any, prediction: Prediction, spec: SafetySpec) -> Any:
     """κ√(ln det(Σ/λ) + 2 ln(1/δ′)) + √λ S."""
     spread = _log_volume(prediction, spec)
     return noise * _root(spread) + _bias(spec)
@@ -93,12 +82,10 @@ def mixture(noise: Any, prediction: Prediction, spec: SafetySpec) -> Any:
 
 RADII: dict[str, Callable[[Any, Prediction, SafetySpec], Any]] = {
     "paper": paper,
-    "determinant": determinant,
     "mixture": mixture,
-    "constrained": mixture,
-    "self-normalised": determinant,
+    "self-normalised": self_normalised,
 }
-"""Radii in closed form; for `constrained` and `self-normalised`, the radius of an ellipsoid that contains their set."""
+"""Radii in closed form; for `self-normalised`, the radius of an ellipsoid that contains its set."""
 
 NAMES = (*RADII, "noise-adaptive")
 
@@ -122,31 +109,14 @@ def reward_radius_of(radius: str, prediction: Prediction, spec: SafetySpec) -> A
     return RADII[radius](spec.reward_noise, prediction, spec)
 
 
-def constrained_upper(ridges: Ridges, prediction: Prediction, spec: SafetySpec) -> tuple[Any, Any]:
-    """(an upper bound on max ⟨x,μ⟩ over both balls; whether the balls are disjoint), by the best of the ridges."""
-    volume = spec.cost_noise * spec.cost_noise * _log_volume(prediction, spec)
-    squared = _column(volume) + ridges.ridge * spec.coefficient_bound**2 + ridges.gap
-    xp = namespace(squared)
-    upper = xp.min(ridges.cost + xp.sqrt(xp.maximum(squared, 0.0 * squared)) * ridges.width, axis=-1)
-    apart = xp.min(squared, axis=-1) < -APART * volume
-    return (float(upper), bool(apart)) if isinstance(volume, float) else (upper, apart)
-
-
 MOST_SOLVED = 500
 """The largest dimension for `self-normalised`, which solves four d×d systems in every round."""
-
-APART = 1e-6
-"""How far below zero a squared radius must lie, in units of the noise's part, to refute the assumptions."""
 
 
 def self_normalised_upper(dual: Dual, prediction: Prediction, spec: SafetySpec) -> Any:
     """⟨w,b⟩ + κ√V‖w‖_Σ + S‖x − Gw‖, which bounds ⟨x,μ⟩ over both sets whatever w is."""
     noise = spec.cost_noise * _root(_log_volume(prediction, spec))
     return dual.cost + noise * dual.width + spec.coefficient_bound * dual.miss
-
-
-def _column(value: Any) -> Any:
-    return value if isinstance(value, float) else value[..., None]
 
 
 def resolve_clip(radius: str, clip: bool | None) -> bool:
@@ -159,7 +129,7 @@ def resolve_clip(radius: str, clip: bool | None) -> bool:
 def check_scale(radius: str | None, spec: SafetySpec) -> None:
     """Refuse `paper` with a noise scale: it counts rounds, and a weight may exceed 1."""
     fits = radius != "paper" or spec.noise_scale is None
-    require(fits, "radius", radius, "does not hold with a noise_scale", "use 'mixture' or 'constrained'")
+    require(fits, "radius", radius, "does not hold with a noise_scale", "use 'mixture' or 'self-normalised'")
 
 
 def check_dim(radius: str | None, dim: int) -> None:
@@ -169,7 +139,7 @@ def check_dim(radius: str | None, dim: int) -> None:
         "radius",
         radius,
         "does not hold for dim = 1 (the paper writes d·ln(1/δ′) where the theorem has 2·ln(1/δ′))",
-        "use 'mixture' or 'determinant'",
+        "use 'mixture'",
     )
     solvable = radius != "self-normalised" or dim <= MOST_SOLVED
     require(solvable, "dim", dim, f"must be at most {MOST_SOLVED} for radius='self-normalised'", "use 'mixture'")
@@ -193,14 +163,9 @@ def bound(prediction: Prediction, spec: SafetySpec, *, radius: str, clip: bool) 
     cost_upper = prediction.cost + cost_radius * prediction.width
     largest = spec.coefficient_bound * prediction.norm
     xp = namespace(cost_upper)
-    apart: Any = False
-    if radius == "constrained" and prediction.ridges is not None:
-        inside, apart = constrained_upper(prediction.ridges, prediction, spec)
-        cost_upper = xp.minimum(cost_upper, inside)
     if radius == "self-normalised" and prediction.dual is not None:
         cost_upper = xp.minimum(cost_upper, self_normalised_upper(prediction.dual, prediction, spec))
     refuted = xp.logical_or(cost_upper < -largest, reward_upper < -largest)
-    refuted = xp.logical_or(refuted, apart)
     if clip:
         cost_upper = xp.minimum(cost_upper, largest)
     else:

@@ -40,16 +40,6 @@ class Estimate(NamedTuple):
     informative_rounds: Any
 
 
-class Ridges(NamedTuple):
-    """The cost with other ridges a on the last axis: ⟨x,μ̂_a⟩, ‖x‖_{A_a⁻¹}, bᵀ(A_a⁻¹ − Σ⁻¹)b (`core.tighter_radii`)."""
-
-    ridge: Any
-    cost: Any
-    width: Any
-    gap: Any
-    seen: Any = None
-
-
 class Dual(NamedTuple):
     """Of a vector w: ⟨w,b⟩ of the cost, ‖w‖_Σ and ‖x − Gw‖, with G = Σ − λI (`core.self_normalised`)."""
 
@@ -75,7 +65,6 @@ class Prediction(NamedTuple):
     context: Any = None
     reward_energy: Any = None
     cost_energy: Any = None
-    ridges: Ridges | None = None
     dual: Dual | None = None
     noise: Any = None
     cost_slack: Any = 0.0

@@ -57,9 +57,8 @@ class Fit(NamedTuple):
 class Fitted(NamedTuple):
     """The fit at a context: ⟨x,θ̂⟩, ⟨x,μ̂⟩, w, √RSS, n − rank, whether the bound is known, and ‖x‖.
 
-    `direction` is u, `beyond` is c; `log_det` and `least` (ln det(I + G/λ) and g_min) are for the anytime bound. `root`
-    is √h(x): the context and what is said about it are divided by it (`core.student`); `other` is the prediction of
-    another policy that must allow the dose too.
+    `direction` is u, `beyond` is c; `log_det` and `least` (ln det(I + G/λ) and g_min) are for the anytime bound;
+    `other` is the prediction of another policy that must allow the dose too.
     """
 
     reward: Any
@@ -75,7 +74,6 @@ class Fitted(NamedTuple):
     log_det: Any = 0.0
     least: Any = 0.0
     context: Any = None
-    root: Any = 1.0
     other: Any = None
 
 

@@ -6,7 +6,6 @@ P(ξ > margin | past) ≤ δ must hold for the noise of the next round. Each mar
 |---|---|---|
 | `subgaussian` | κ√(2 ln 1/δ) | ξ is κ-sub-Gaussian given the past (Chernoff) |
 | `gaussian` | κΦ⁻¹(1−δ) | ξ is Gaussian given the past, its standard deviation at most κ |
-| `quantile` | the least of that and a rank of past residuals (`core.noise`) | ξ is i.i.d., apart from contexts |
 | `bounded` | the least of four | low ≤ ξ ≤ high, of mean 0 |
 
 The four of `bounded`: the end of the range, `high`; Hoeffding's lemma, which makes ξ ((high − low)/2)-sub-Gaussian;
@@ -49,7 +48,7 @@ def tail_factor(spec: SafetySpec, round: Any) -> Any:
 
 
 def noise_margin(spec: SafetySpec, round: Any, noise: Any = None) -> Any:
-    """The margin of a round; `noise` is the learned bound on the quantile or the variance, if there is one.
+    """The margin of a round; `noise` is the learned bound on the variance, if there is one.
 
     >>> spec = SafetySpec(threshold=1, violation_risk=0.01, estimation_risk=0.01, reward_noise=1, cost_noise=1,
     ...                   coefficient_bound=1, context_bound=1, margin="bounded", noise_low=-1.2, noise_high=1.5)
@@ -58,8 +57,6 @@ def noise_margin(spec: SafetySpec, round: Any, noise: Any = None) -> Any:
     """
     factor = tail_factor(spec, round)
     margin = factor * spec.cost_noise
-    if spec.margin == "quantile" and noise is not None:
-        return namespace(margin, noise).minimum(margin, noise)
     if spec.margin == "bounded":
         hoeffding = factor * (0.5 * (spec.noise_high - spec.noise_low))
         xp = namespace(margin, hoeffding)
@@ -82,8 +79,6 @@ def subgaussian_spec(spec: SafetySpec) -> SafetySpec:
 ASSUMPTIONS = {
     "gaussian": "noise is Gaussian given all earlier rounds, the context and the action, with a standard "
     "deviation of at most the stated constant (with a sensor: jointly Gaussian with its error)",
-    "quantile": "the cost's noise is independent and identically distributed over rounds, and independent of the "
-    "context and the action",
     "bounded": "the cost's noise lies between {low:g} and {high:g} and has mean zero, given all earlier rounds, the "
     "context and the action",
     "variance": "the conditional variance of the cost's noise is the same in every round",
@@ -96,4 +91,4 @@ def margin_assumptions(spec: SafetySpec) -> list[str]:
     if spec.margin == "subgaussian":
         return []
     lines = [ASSUMPTIONS[spec.margin].format(low=spec.noise_low or 0.0, high=spec.noise_high or 0.0)]
-    return [*lines, ASSUMPTIONS["variance"]] if spec.margin == "bounded" and spec.learns_noise else lines
+    return [*lines, ASSUMPTIONS["variance"]] if spec.learns_noise else lines

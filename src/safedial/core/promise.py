@@ -108,8 +108,8 @@ PROMISES = {
     ),
     "heuristic": Promise(
         empty=True,
-        limit="searched_bound",
-        statement="none: the cost's function class is heuristic, and nothing is proved",
+        limit="unproved_bound",
+        statement="none: the policy or its function class is heuristic, and nothing is proved",
     ),
     "bayesian": Promise(limit="posterior_bound", statement="none for one truth: P({event}) is averaged over a prior"),
     "declared": Promise(claimed=True),

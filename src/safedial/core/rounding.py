@@ -107,35 +107,6 @@ def certify_dual(
     return upper, round_up(math.sqrt(max(squared, 0.0) + 2.0 * direction_norm * drift)), round_up(miss + drift)
 
 
-def explained(
-    ridge: float,
-    terms: int,
-    *,
-    product: float,
-    direction_residual: float,
-    residual_norm: float,
-    rhs_norm: float,
-    direction_norm: float,
-    scale_direction: float,
-    scale_norm: float,
-    target_norm: float,
-) -> tuple[float, float]:
-    """Lower and upper bounds on bᵀΣ⁻¹b from any v ≈ Σ⁻¹b, with ρ = b − Σv: bᵀv + vᵀρ + [0, ‖ρ‖²/λ].
-
-    Args:
-        product: b̂ᵀv. direction_residual: vᵀρ̂. rhs_norm: ‖b̂‖. The others as for `certify`, with v in place of y.
-
-    As there, Δ bounds the error of ρ̂; b̂'s own error, (N + 4)u·r·‖y_s‖ entry by entry, adds to it and to b̂ᵀv.
-    """
-    unit = SAFETY * UNIT * (terms + 8)
-    drift = unit * (rhs_norm + scale_norm * target_norm + ridge * direction_norm + scale_norm * scale_direction)
-    slack = (
-        unit * (scale_direction * target_norm + direction_norm * (rhs_norm + residual_norm)) + direction_norm * drift
-    )
-    value, residual = product + direction_residual, residual_norm + drift
-    return value - slack, value + slack + residual * residual / ridge * (1.0 + unit)
-
-
 def rounded_spec(spec: SafetySpec) -> SafetySpec:
     """The spec with every number of the cost's bound moved to the safe side by 64u."""
     up, down = 1.0 + 64.0 * UNIT, 1.0 - 64.0 * UNIT

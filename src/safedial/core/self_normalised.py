@@ -13,7 +13,8 @@ det(Σ/λ)^(-1/2)·exp(‖Xᵀξ‖²_{Σ⁻¹}/2κ²). By Ville's inequality, w
     ⟨x,μ⟩ = ⟨w,b⟩ − ⟨w, b − Gμ⟩ + ⟨x − Gw, μ⟩ ≤ ⟨w,b⟩ + κ√V·‖w‖_Σ + S·‖x − Gw‖                              (1)
 
 by Cauchy–Schwarz. The least of these over w is the maximum of ⟨x,μ⟩ (Fenchel duality; there is no gap, because both
-sets are convex and the second has an interior). w = Σ⁻¹x gives less than `determinant`, w = 0 gives the clip S‖x‖. So
+sets are convex and the second has an interior). w = Σ⁻¹x gives less than the ellipsoid's
+radius κ√V + √λS, w = 0 gives the clip S‖x‖. So
 a poor w costs reward, never safety: online only the three numbers of (1) need certified rounding.
 
 **The vector.** The Lagrange dual of the squared constraints with weights in the ratio a is an ellipsoid with the matrix

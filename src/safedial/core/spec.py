@@ -58,8 +58,7 @@ class SafetySpec:
         context_bound: L, with ‖X_t‖ ≤ L.
         violation_risk: δ, the chance in each round that noise pushes the cost above τ.
         estimation_risk: δ′, the chance that the cost's confidence set misses in any round of the study.
-        total_risk: instead of the two, their sum; nine tenths go to `violation_risk`. With the quantile margin the rest
-            is shared by `estimation_risk` and `margin_risk`.
+        total_risk: instead of the two, their sum; nine tenths go to `violation_risk`.
         ridge: λ > 0, fixed in advance. If it is not stated it is 1, or follows from the other numbers with the radius
             `self-normalised` (`core.self_normalised`).
         promise: "certified", in every round; "joint" for "never in any round", certified as well; "conformal", for
@@ -70,10 +69,10 @@ class SafetySpec:
         reward_sensor_noise, cost_sensor_noise: σ_ε of an additive sensor error that does not scale with the dose.
         sensor_dependent: True if the sensor error may depend on the outcome's own noise.
         threshold_on: "measured" if τ limits what the sensor shows, "true" if it limits the cost without the error.
-        margin: what the noise margin assumes: "subgaussian" (κ_c alone), "gaussian" (the noise is Gaussian),
-            "quantile" (it is i.i.d.: its quantile is learned) or "bounded" (it lies in a known range).
-        margin_risk: δ_q, the chance that what is learned about the noise is wrong in any round. "quantile"
-            needs it; "bounded" may have it, and then also learns the variance, which must be constant.
+        margin: what the noise margin assumes: "subgaussian" (κ_c alone), "gaussian" (the noise is Gaussian) or
+            "bounded" (it lies in a known range).
+        margin_risk: δ_q, the chance that what is learned about the noise is wrong in any round. "bounded" may have it,
+            and then also learns the variance, which must be constant.
         noise_low, noise_high: the range of ξ_c for "bounded".
         noise_scale: how the noise grows with the dose (`core.scale`), if not in proportion to the intensity.
         costs: several costs by name, each a `Cost` with a threshold of its own, in place of `threshold`; outcomes then
@@ -101,7 +100,7 @@ class SafetySpec:
     cost_sensor_noise: Any = 0.0
     sensor_dependent: bool = False
     threshold_on: Literal["measured", "true"] = "measured"
-    margin: Literal["subgaussian", "gaussian", "quantile", "bounded"] = "subgaussian"
+    margin: Literal["subgaussian", "gaussian", "bounded"] = "subgaussian"
     margin_risk: Any = None
     noise_low: Any = None
     noise_high: Any = None
@@ -195,12 +194,10 @@ class SafetySpec:
 
     def _check_margin(self) -> None:
         """Check what each margin needs, and what it excludes."""
-        learned = self.margin == "quantile" or (self.margin == "bounded" and self.margin_risk is not None)
-        if learned:
+        if self.margin_risk is not None:
+            learns, way_out = self.margin == "bounded", "leave it out, or use margin='bounded'"
+            require(learns, "margin_risk", self.margin_risk, "learns nothing here", way_out)
             _risk("margin_risk", self.margin_risk)
-        else:
-            way_out = "leave it out, or use margin='quantile' or 'bounded'"
-            require(self.margin_risk is None, "margin_risk", self.margin_risk, "learns nothing here", way_out)
         ends = self.noise_low, self.noise_high
         if self.margin == "bounded":
             inside = (
@@ -211,14 +208,13 @@ class SafetySpec:
             _of_usual_size("noise_high", self.noise_high)
         else:
             require(ends == (None, None), "noise_low, noise_high", ends, "have no part here", "use margin='bounded'")
-        sensed = self.margin in ("quantile", "bounded") and self.sensors_err
+        sensed = self.margin == "bounded" and self.sensors_err
         require(
             not sensed, "margin", self.margin, "cannot be combined with sensor noise", "use 'subgaussian' or 'gaussian'"
         )
-        stated = PROMISES[self.promise]
-        one = stated.from_constants and (stated.each_round or self.margin != "quantile")
         words = f"does not apply to margin='{self.margin}'"
-        require(one or self.margin == "subgaussian", "promise", self.promise, words, "use promise='certified'")
+        certified = PROMISES[self.promise].from_constants
+        require(certified or self.margin == "subgaussian", "promise", self.promise, words, "use promise='certified'")
 
     def _check_scale(self) -> None:
         if self.noise_scale is None:
@@ -258,9 +254,6 @@ class SafetySpec:
             whole = not PROMISES[self.promise].from_constants
             object.__setattr__(self, "violation_risk", self.total_risk * (1.0 if whole else VIOLATION_SHARE))
             rest = None if whole else self.total_risk - self.violation_risk
-            if self.margin == "quantile" and rest is not None:
-                rest = rest / 2.0
-                object.__setattr__(self, "margin_risk", rest)
             object.__setattr__(self, "estimation_risk", rest)
             object.__setattr__(self, "total_risk", None)
         _risk("violation_risk", self.violation_risk)
@@ -300,7 +293,7 @@ CONSTANTS = ("reward_noise", "cost_noise", "coefficient_bound", "context_bound")
 """The constants of the certified promises, which the conformal one does not need."""
 
 NAMES = tuple(each.name for each in dataclass_fields(SafetySpec) if each.init)
-MARGINS = ("subgaussian", "gaussian", "quantile", "bounded")
+MARGINS = ("subgaussian", "gaussian", "bounded")
 RISKS = ("violation_risk", "estimation_risk", "total_risk")
 OPTIONAL = (*RISKS, "margin_risk", "noise_low", "noise_high")
 NUMBERS = (*POSITIVE, *OPTIONAL, "reward_sensor_noise", "cost_sensor_noise")

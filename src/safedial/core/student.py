@@ -52,7 +52,6 @@ import numpy as np
 from safedial.core.least_squares import Fitted
 from safedial.core.namespace import FLOATS, namespace, normal_quantile
 from safedial.core.tolerance_factor import CAUTION, tolerance_factor
-from safedial.errors import InvalidInput, require
 
 ROUNDING = 1e-14
 """More than the relative rounding of the sums and products that make one learner's bound."""
@@ -100,9 +99,7 @@ def spent_in(round: float, failure: float) -> float:
 
 
 def cost_upper(seen: Fitted, promise: str, risk: Any, failure: Any = None, *, mixture: Mixture | None = None) -> Any:
-    """U(x) of a promise, "per_round", "tolerance" or "anytime", for risks below ½; ∞ where nothing is known. With a
-    variance ratio it bounds Y/√h: `Fitted.root` times it bounds Y.
-    """
+    """U(x) of a promise, "per_round", "tolerance" or "anytime", for risks below ½; ∞ where nothing is known."""
     if seen.ready is False:
         return math.inf
     degrees = seen.degrees
@@ -126,22 +123,6 @@ def cost_upper(seen: Fitted, promise: str, risk: Any, failure: Any = None, *, mi
         return seen.cost + over + ROUNDING * (abs(seen.cost) + over) if seen.spread > 0.0 else math.inf
     known = seen.ready & (factor < math.inf) & (seen.spread > 0.0)
     return np.where(known, seen.cost + seen.spread * np.where(known, factor, 0.0), math.inf)
-
-
-def noise_root(ratio: Any, context: Any) -> Any:
-    """√h(x): `ratio` is a column of the context that holds h, or a function of the context.
-
-    >>> noise_root(1, np.array([3.0, 4.0]))
-    2.0
-    """
-    try:
-        value = np.asarray(ratio(context) if callable(ratio) else context[..., ratio], dtype=np.float64)
-        found = value.shape == np.shape(context)[:-1] and bool(np.all(np.isfinite(value) & (value > 0.0)))
-    except Exception as error:
-        raise InvalidInput(f"noise_ratio: failed for a context ({type(error).__name__}: {error})") from error
-    words = "must be a finite number > 0 for every context"
-    require(found, "noise_ratio", value, words, "it is a ratio of variances")
-    return float(value) ** 0.5 if value.ndim == 0 else np.sqrt(value)
 
 
 def per_round_factor(degrees: Any, width: Any, risk: Any) -> Any:

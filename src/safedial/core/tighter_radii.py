@@ -3,12 +3,8 @@
 | needed by | kept | meaning |
 |---|---|---|
 | `noise-adaptive` | `reward_energy`, `cost_energy` | Σ ω²width²/(1 + ω·width²)·(y − ⟨x,θ̂⟩)², from before each update |
-| `constrained` | `ridges`, `losses`, `loss` | estimates with other ridges a, and the least regularised loss with each |
 | `self-normalised` | nothing | its bound follows from the estimate (`core.self_normalised`) |
 | margins that learn | `rounds` | contexts and costs, to estimate past noise now and then (`core.noise`) |
-
-The least regularised loss grows by ω(y − ⟨x,μ̂⟩)²/(1 + ω·width²) with each sample and is Σ ωy² − bᵀA_a⁻¹b, so
-bᵀ(A_a⁻¹ − Σ⁻¹)b is the loss with λ less the loss with a.
 """
 
 from __future__ import annotations
@@ -19,14 +15,10 @@ import numpy as np
 
 from safedial.core import estimate as plain
 from safedial.core.confidence import cost_radius_of
-from safedial.core.estimate import Estimate, Prediction, Ridges
-from safedial.core.namespace import namespace
+from safedial.core.estimate import Estimate, Prediction
 from safedial.core.noise import Rounds
 from safedial.core.self_normalised import dual_of
 from safedial.core.spec import SafetySpec
-
-MULTIPLES = (1.0, 4.0, 16.0, 64.0, 256.0, 1024.0)
-"""Ridges that `constrained` tries besides λ, in units of κ_c²/S²: where a·S² meets κ²V, 9κ² and more."""
 
 
 class Tight(NamedTuple):
@@ -35,9 +27,6 @@ class Tight(NamedTuple):
     estimate: Estimate
     reward_energy: Any
     cost_energy: Any
-    loss: Any
-    ridges: Estimate | None
-    losses: Any
     rounds: Rounds | None
 
 
@@ -54,13 +43,7 @@ PLAIN = Learner(plain.init, plain.predict, plain.update)
 
 def needs_more(radius: str | None, spec: SafetySpec) -> bool:
     """Whether a radius and a spec's margin need more than the plain estimate."""
-    return radius in ("constrained", "self-normalised", "noise-adaptive") or spec.learns_noise
-
-
-def other_ridges(spec: SafetySpec) -> tuple[float, ...]:
-    """The ridges a that `constrained` tries, λ first."""
-    unit = (spec.cost_noise / spec.coefficient_bound) ** 2
-    return (spec.ridge, *(multiple * unit for multiple in MULTIPLES))
+    return radius in ("self-normalised", "noise-adaptive") or spec.learns_noise
 
 
 def learner(radius: str | None, spec: SafetySpec) -> Learner:
@@ -68,13 +51,10 @@ def learner(radius: str | None, spec: SafetySpec) -> Learner:
     if not needs_more(radius, spec):
         return PLAIN
     chosen = radius or "mixture"
-    grid = other_ridges(spec)[1:] if radius == "constrained" else ()
 
     def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = ()) -> Tight:
-        zeros, wide = np.zeros(batch), (*batch, len(grid))
-        ridges = plain.init(dim, ridge=np.array(grid), batch=wide) if grid else None
         rounds = Rounds(dim, batch) if spec.learns_noise else None
-        return Tight(plain.init(dim, ridge=ridge, batch=batch), zeros, zeros, zeros, ridges, np.zeros(wide), rounds)
+        return Tight(plain.init(dim, ridge=ridge, batch=batch), np.zeros(batch), np.zeros(batch), rounds)
 
     def predict(state: Tight, context: Any) -> Prediction:
         seen = plain.predict(state.estimate, context)._replace(
@@ -83,16 +63,15 @@ def learner(radius: str | None, spec: SafetySpec) -> Learner:
             cost_energy=state.cost_energy,
             noise=state.rounds.best if state.rounds else None,
         )
-        if radius == "self-normalised":
-            return seen._replace(dual=dual_of(state.estimate, seen, spec))
-        if state.ridges is None:
-            return seen
-        others = plain.predict(state.ridges, context[..., None, :])
-        gap = state.loss[..., None] - state.losses
-        return seen._replace(ridges=Ridges(np.array(grid), others.cost, others.width, gap, others))
+        return seen._replace(dual=dual_of(state.estimate, seen, spec)) if radius == "self-normalised" else seen
 
     def update(state: Tight, prediction: Prediction, reward: Any, cost: Any, weight: Any) -> Tight:
-        after = _updated(state, prediction, reward, cost, weight)
+        after = Tight(
+            plain.update(state.estimate, prediction, reward, cost, weight),
+            state.reward_energy + energy(prediction.width, reward - prediction.reward, weight),
+            state.cost_energy + energy(prediction.width, cost - prediction.cost, weight),
+            state.rounds,
+        )
         if after.rounds is not None:
             after.rounds.append(prediction.context, cost, weight > 0.0)
             if after.rounds.due:
@@ -106,27 +85,6 @@ def energy(width: Any, error: Any, weight: Any) -> Any:
     """ω²width²/(1 + ω·width²)·error²: what one sample adds to the energy of `noise-adaptive`."""
     leverage = weight * width * width
     return weight * leverage / (1.0 + leverage) * error * error
-
-
-def _updated(state: Tight, seen: Prediction, reward: Any, cost: Any, weight: Any) -> Tight:
-    error = cost - seen.cost
-    leverage = weight * seen.width * seen.width
-    ridges, losses = state.ridges, state.losses
-    if ridges is not None and seen.ridges is not None:
-        others, xp = seen.ridges.seen, namespace(seen.width)
-        given = [xp.asarray(value)[..., None] for value in (reward, cost, weight)]
-        miss = given[1] - others.cost
-        losses = losses + given[2] / (1.0 + given[2] * others.width**2) * miss * miss
-        ridges = plain.update(ridges, others, *given)
-    return Tight(
-        plain.update(state.estimate, seen, reward, cost, weight),
-        state.reward_energy + energy(seen.width, reward - seen.reward, weight),
-        state.cost_energy + energy(seen.width, error, weight),
-        state.loss + weight / (1.0 + leverage) * error * error,
-        ridges,
-        losses,
-        state.rounds,
-    )
 
 
 def _look(state: Tight, rounds: Rounds, radius: str, spec: SafetySpec) -> None:

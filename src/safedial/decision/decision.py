@@ -188,7 +188,7 @@ LIMITS = {
     "largest_reward": "the predicted reward, which is largest at this setting",
     "start_only": "no benefit is expected here, so only the start is given",
     "shield_start": "the start: too few outcomes are known, or too many rounds tolerate no more than the start",
-    "searched_bound": "the largest mean cost that a search found; this is not a proof",
+    "unproved_bound": "the bound on the mean cost, which nothing proves",
     "posterior_bound": "the posterior's bound, averaged over a prior; nothing is proved for any single truth",
     "mean_bound": "the bound on the mean cost; the realized cost is not bounded",
 }

@@ -100,7 +100,7 @@ class InMemoryRounds:
         round_ = self._open.get(number)
         self._learner.check_report(vector, number, round_.place if round_ else None, self._decisions)
         if sample is not None and not number:
-            check_past(self._rules, sample, vector)
+            check_past(self._rules, sample)
 
     def _learn(
         self, vector: Vector, norm: float, sample: Sample, number: int, *, unrelated: bool | None = None
@@ -111,7 +111,7 @@ class InMemoryRounds:
         None: not stated.
         """
         if not number:
-            check_past(self._rules, sample, vector)
+            check_past(self._rules, sample)
         self._expect()
         learner, round_ = self._learner, self._open.pop(number, None)
         nothing = round_ is not None and (sample.intensity == 0.0 or sample.unknown)

@@ -125,7 +125,7 @@ def check_reported(policy: str, context: Any, kept: Any, *, round: int, decision
         )
 
 
-def check_past(rules: Rules, sample: Sample, context: Any) -> None:
+def check_past(rules: Rules, sample: Sample) -> None:
     """Refuse the outcome of a round from before the first decision, where passing over it could be a selection.
 
     HP-Student needs that no outcome decides which rounds get nothing; for its anytime promise it is enough that this is
@@ -134,7 +134,6 @@ def check_past(rules: Rules, sample: Sample, context: Any) -> None:
     rule = "must be known for a round before the first decision: leaving out rounds with feared outcomes would mislead"
     way_out = "leave the round out if the reason has nothing to do with its outcome"
     require(not sample.unknown, "cost", sample.measured, rule, way_out)
-    rules.learner.check_context(rules, context)
     excluded = rules.spec.costs is None and sample.baseline_cost >= rules.spec.threshold
     given = sample.weight > 0.0 or excluded
     if not given and PROMISES[rules.policy.promise].gaussian and rules.policy.options["promise"] != "anytime":

@@ -90,7 +90,7 @@ def check_log(
         level: the chance of any false flag.
         horizon: the planned number of rounds, fixed in advance; by default the log's length.
         policy: for a conformal, bracket or student spec: the policy, or a spec file's table, which says how it learns.
-        dial, features: for a bracket or a student spec: the settings' units, and the features that made the contexts.
+        dial, features: for a bracket: the settings' units, and the features that made the contexts.
 
     >>> from safedial.simulation.logged import simulated_log
     >>> from safedial.worlds.linear import LinearWorld
@@ -117,7 +117,7 @@ def check_log(
         return walked, check_conformal(walked, needed=BETS / level)
     require_one_cost(spec)
     if promise.gaussian:
-        student = walk_student_log(log, spec, as_dose(dose), policy, features)
+        student = walk_student_log(log, spec, as_dose(dose), policy)
         return student, check_student(student, needed=STUDENT_BETS / level)
     needed = needed_evidence(level)
     rounds = read_rounds(log, spec, as_dose(dose), target=target, horizon=horizon, slack_risk=ESTIMATION_SHARE * level)

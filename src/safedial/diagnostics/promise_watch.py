@@ -138,7 +138,7 @@ def watch_log(
         return watch_conformal_log(walk_log(log, spec, as_dose(dose), policy), level=level)
     require_one_cost(spec)
     if PROMISES[spec.promise].gaussian:
-        return watch_student_log(walk_student_log(log.prefix, spec, as_dose(dose), policy, features), level=level)
+        return watch_student_log(walk_student_log(log.prefix, spec, as_dose(dose), policy), level=level)
     curve = None if dose is None or spec.noise_scale is not None else as_dose(dose).cost
     seen = {float(log.round[index]): _counted(log, spec, curve, index) for index in range(len(log))}
     seen |= {number: _kept(spec, number) for number in log.unseen.tolist()}

@@ -97,8 +97,8 @@ def check_equal_variance(walked: StudentRounds, *, needed: float) -> Finding:
         tested="Is the noise as large for all contexts?",
         found=f"The feature with the largest bet is {names[largest]}.",
         fine="There is no evidence against noise of one size.",
-        broken="The noise depends on the context: bounds are too low where it is large. State the ratio of variances "
-        "(noise_ratio), or use hp_conformal with scaled scores.",
+        broken="The noise depends on the context: bounds are too low where it is large. Use hp_conformal, "
+        "which needs no noise of one size.",
         feature=names[largest],
     )
 

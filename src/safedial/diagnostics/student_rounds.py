@@ -21,10 +21,8 @@ from safedial.core import monitor
 from safedial.core.dose import Dose
 from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
-from safedial.core.student import Mixture, chance_above, cost_upper, noise_root
+from safedial.core.student import Mixture, chance_above, cost_upper
 from safedial.core.triangle import append, certified, empty, volume
-from safedial.decision.learners.variance_ratio import ratio_of
-from safedial.decision.units import Features
 from safedial.diagnostics.conformal_rounds import WalkedRounds, evidence_path
 from safedial.errors import require
 from safedial.policies import Policy, make_policy
@@ -46,15 +44,9 @@ class StudentRounds(WalkedRounds):
 
 
 def walk_student_log(
-    log: Log,
-    spec: SafetySpec,
-    dose: Dose,
-    policy: Policy | Mapping[str, Any] | None = None,
-    features: Features | None = None,
+    log: Log, spec: SafetySpec, dose: Dose, policy: Policy | Mapping[str, Any] | None = None
 ) -> StudentRounds:
-    """Learn from a log round by round; `policy`, or a spec file's table, says which promise is meant, and `features`
-    made the contexts, if a variance ratio names one of them.
-    """
+    """Learn from a log round by round; `policy`, or a spec file's table, says which promise is meant."""
     rule = _policy(policy)
     if rule.check is not None:
         rule.check(spec)
@@ -65,10 +57,7 @@ def walk_student_log(
     with np.errstate(over="ignore"):
         outcome = np.where(dosed, (log.cost - log.baseline_cost) / np.where(dosed, harm, 1.0), np.inf)
     require(np.all(np.isfinite(outcome[dosed])), "log", "costs", "over g: not finite")
-    ratio = ratio_of(rule.options["noise_ratio"], log.dim, features)
-    root = np.ones(len(log)) if ratio is None else noise_root(ratio, log.context)
-    fitted, chance, upper = _walk(log.context / root[:, None], outcome / root, spec, rule)
-    fitted, upper = root * fitted, root * upper
+    fitted, chance, upper = _walk(log.context, outcome, spec, rule)
     ranked = np.flatnonzero(np.isfinite(chance))
     words = "has no round with a bound: contexts must have full rank"
     require(ranked.size, "log", f"{len(log)} rows", words, "leave out columns that others determine")

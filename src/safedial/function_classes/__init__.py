@@ -7,7 +7,6 @@
 | `kernel` | RKHS norm ≤ B: RBF, Matérn, polynomial, sums, products | certified |
 | `features` | ⟨φ(x), θ⟩ up to a stated error: splines, Fourier features, a frozen network | certified |
 | `binary` | log-odds of a 0/1 cost | certified |
-| `parametric` | any differentiable f(x; w) | heuristic |
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from safedial.function_classes.features import features, linear
 from safedial.function_classes.finite import finite
 from safedial.function_classes.function_class import FunctionClass, Interval, Outcomes
 from safedial.function_classes.kernel import kernel
-from safedial.function_classes.parametric import parametric
 from safedial.function_classes.savefile import load_state, save_state
 
 CLASSES: dict[str, Callable[..., FunctionClass]] = {
@@ -28,7 +26,6 @@ CLASSES: dict[str, Callable[..., FunctionClass]] = {
     "kernel": kernel,
     "features": features,
     "binary": binary,
-    "parametric": parametric,
 }
 
 __all__ = ["CLASSES", "FunctionClass", "Interval", "Outcomes", "load_state", "save_state", *CLASSES]

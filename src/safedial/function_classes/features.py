@@ -33,7 +33,7 @@ from safedial.core.spec import SafetySpec
 from safedial.errors import is_number, require
 from safedial.function_classes.function_class import FunctionClass, Interval, Outcomes, check_bound
 
-NAMES = ("mixture", "determinant", "paper")
+NAMES = ("mixture", "paper")
 ROUNDING = 4.0 * 2.0**-53
 STIFFEST = 1e8
 
@@ -72,8 +72,7 @@ def features(
     Args:
         transform: from contexts (..., d) to features (..., p); it must not change. None: the context itself.
         misspecification: ε ≥ 0, with |f(x) − ⟨φ(x), θ*⟩| ≤ ε for every context, stated by you.
-        radius: "mixture" (default), "determinant", or "paper" (with the spec's L bounding ‖φ(x)‖, which is checked, and
-            p ≥ 2).
+        radius: "mixture" (default), or "paper" (with the spec's L bounding ‖φ(x)‖, which is checked, and p ≥ 2).
         bound: |f| ≤ bound; Algorithm 2's classes are bounded by 1. None: only by S‖φ(x)‖ + ε.
 
     The spec's `coefficient_bound` is S, a bound on ‖θ*‖ in feature space.

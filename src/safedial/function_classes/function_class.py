@@ -53,7 +53,7 @@ class FunctionClass(NamedTuple):
     Attributes:
         name: as in `CLASSES`.
         label: "certified" if the confidence set is proved to contain the truth for all t at once with probability
-            ≥ 1 − δ′; "heuristic" otherwise.
+            ≥ 1 − δ′; "heuristic" otherwise, for a class of your own.
         options: how it was configured, as plain values where possible.
         assumptions: the assumptions behind the label, in words.
         init, look, bounds, update: as above.

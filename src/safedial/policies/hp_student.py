@@ -21,7 +21,6 @@ related to the cost's. docs/student.md has the proofs and what breaks them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -34,13 +33,13 @@ from safedial.core.namespace import namespace
 from safedial.core.promise import PROMISES
 from safedial.core.safe_set import SafeSet, largest_safe_intensity
 from safedial.core.spec import SafetySpec
-from safedial.core.student import Mixture, cost_upper, noise_root, spent_in
+from safedial.core.student import Mixture, cost_upper
 from safedial.errors import is_number, is_whole, require
 from safedial.policies.fixed import fixed
 from safedial.policies.policy import Policy
 from safedial.policies.probe import check_probe, check_start_dose, probe_share
 
-VERSIONS = ("per_round", "tolerance", "tolerance_all", "anytime")
+FORMS = ("per_round", "tolerance", "anytime")
 
 
 class Learned(NamedTuple):
@@ -56,11 +55,10 @@ class Learned(NamedTuple):
 
 def hp_student(
     *,
-    promise: Literal["per_round", "tolerance", "tolerance_all", "anytime"] = "per_round",
+    promise: Literal["per_round", "tolerance", "anytime"] = "per_round",
     start_dose: float | None = None,
     probe: float | Literal["sqrt"] = 0.001,
     lag: int = 0,
-    noise_ratio: Callable[[Any], Any] | int | str | None = None,
     either: bool = False,
     mixture_ridge: float = 5.0,
     mixture_shape: float = 10.0,
@@ -69,17 +67,13 @@ def hp_student(
 
     Args:
         promise: "per_round": P(C > τ) ≤ δ in every round, over the past too. "tolerance": in each round, with
-            probability ≥ 1 − δ′ over the past, P(C > τ | past) ≤ δ. "tolerance_all": with probability ≥ 1 − δ′, that
-            in all rounds at once. "anytime": the same, whatever contexts do. All but the first need `estimation_risk`
-            (δ′).
+            probability ≥ 1 − δ′ over the past, P(C > τ | past) ≤ δ. "anytime": with probability ≥ 1 − δ′, that in
+            all rounds at once, whatever contexts do. All but the first need `estimation_risk` (δ′).
         start_dose: an intensity in (0, 1] that you declare safe for every context, used while there is no bound.
             None: the first-round dose certified by the spec's constants.
         probe: as for `hp_probe`, but above 0: a round without a dose would be left out because of its outcome.
         lag: for an Agent: how many of the latest rounds a decision leaves out, because their outcomes may still be
             open. While an older one is open the start dose is given. "anytime" needs none.
-        noise_ratio: h(x), if the noise's variance is σ²h(x) with a known h: a function of the context, the number of
-            the column that holds it, or, in an Agent or a study with features, the name or number of the feature that
-            holds it (its raw value). None: one size for all.
         either: give no more than `hp_conformal` would (without groups), and the start dose until both have a bound: the
             promise then holds if the noise is Gaussian, *or* if rounds are exchangeable. For "per_round".
         mixture_ridge, mixture_shape: λ and a of the anytime bound. λ is in units of a squared context: d times its mean
@@ -87,7 +81,7 @@ def hp_student(
 
     Reference: this project, docs/student.md; Student's t prediction interval is a textbook's (Seber and Lee 2003, 5.3).
     """
-    _check(promise, start_dose, probe, lag, noise_ratio)
+    _check(promise, start_dose, probe, lag)
     require(either in (True, False), "either", either, "must be True or False")
     rule = "has no proof with either=True: the conformal promise is over the past rounds too"
     require(not either or promise == "per_round", "promise", promise, rule, "use promise='per_round'")
@@ -95,8 +89,7 @@ def hp_student(
     for name, value in (("mixture_ridge", mixture_ridge), ("mixture_shape", mixture_shape)):
         require(is_number(value) and 0.0 < value < math.inf, name, value, "must be a number > 0")
     mixture = Mixture(float(mixture_ridge), float(mixture_shape))
-    certified, anytime, everywhere = fixed(), promise == "anytime", promise == "tolerance_all"
-    version = "tolerance" if everywhere else promise
+    certified, anytime = fixed(), promise == "anytime"
 
     def volume(state: Learned, fit: Fit, seen: Fitted, weight: Any) -> tuple[Any, Any]:
         """Exact when a look is due. In between g_min, which never falls, stays, and a round adds
@@ -117,30 +110,23 @@ def hp_student(
         return state.log_det + np.where(np.asarray(weight) > 0.0, more, 0.0), state.least
 
     def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = ()) -> Learned:
-        check_ratio(noise_ratio, dim)
         second = None if other is None else other.init(dim, ridge=ridge, batch=batch)
         return Learned(least_squares.init(dim, batch=batch), np.zeros(batch), np.zeros(batch), second)
 
     def predict(state: Learned, context: Any) -> Fitted:
-        root: Any = 1.0 if noise_ratio is None else noise_root(noise_ratio, context)
-        scaled = context if noise_ratio is None else context / root[..., None]
-        seen = least_squares.predict(state.fit, scaled)._replace(root=root)
+        seen = least_squares.predict(state.fit, context)
         if other is not None:
             seen = seen._replace(other=other.predict(state.other, context))
         return seen._replace(log_det=state.log_det, least=state.least) if anytime else seen
 
     def update(state: Learned, prediction: Fitted, reward: Any, cost: Any, weight: Any) -> Learned:
-        root = prediction.root
-        fit = least_squares.update(state.fit, prediction, reward / root, cost / root, weight)
+        fit = least_squares.update(state.fit, prediction, reward, cost, weight)
         second = None if other is None else other.update(state.other, prediction.other, reward, cost, weight)
         kept = volume(state, fit, prediction, weight) if anytime else (state.log_det, state.least)
         return Learned(fit, *kept, second)
 
     def decide(prediction: Any, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
-        failure = spent_in(float(np.max(round)), spec.estimation_risk) if everywhere else spec.estimation_risk
-        bound = cost_upper(prediction, version, spec.violation_risk, failure, mixture=mixture)
-        if noise_ratio is not None:
-            bound = prediction.root * bound
+        bound = cost_upper(prediction, promise, spec.violation_risk, spec.estimation_risk, mixture=mixture)
         if other is not None:
             second = conformal_bound(prediction.other, spec)
             bound = namespace(bound, second).maximum(bound, second)
@@ -150,15 +136,13 @@ def hp_student(
         if not (ready if isinstance(ready, bool) else np.all(ready)):
             first = SafeSet(xp.where(safe.certified, start_dose, 0.0), safe.certified)
             if start_dose is None:
-                plain = prediction._replace(norm=prediction.root * prediction.norm)
-                first = certified.decide(plain, spec, round=round, coin=coin, baseline_cost=baseline_cost).safe
+                first = certified.decide(prediction, spec, round=round, coin=coin, baseline_cost=baseline_cost).safe
             safe = SafeSet(*(xp.where(ready, *parts) for parts in zip(safe, first, strict=True)))
-        reward = prediction.root * prediction.reward
-        index = xp.where(prediction.ready, reward, 0.0)
-        return choose(index, safe, Bounds(reward, bound, 0.0, 0.0, False), probe=probe_share(probe, round))
+        index = xp.where(prediction.ready, prediction.reward, 0.0)
+        return choose(index, safe, Bounds(prediction.reward, bound, 0.0, 0.0, False), probe=probe_share(probe, round))
 
-    options = {"promise": promise, "start_dose": start_dose, "probe": probe, "lag": lag, "noise_ratio": noise_ratio}
-    options |= {"either": either, "mixture_ridge": mixture_ridge, "mixture_shape": mixture_shape}
+    options = {"promise": promise, "start_dose": start_dose, "probe": probe, "lag": lag, "either": either}
+    options |= {"mixture_ridge": mixture_ridge, "mixture_shape": mixture_shape}
     own: Any = {"init": init, "predict": predict, "update": update}
     return Policy("hp_student", "HP-Student", "student", decide, options, check=_check_spec(promise), **own)
 
@@ -175,13 +159,6 @@ def conformal_bound(prediction: Any, spec: SafetySpec) -> Any:
     from safedial.policies.hp_conformal import cost_bound
 
     return cost_bound(prediction, spec, None)
-
-
-def check_ratio(ratio: Any, dim: int) -> None:
-    """Refuse a variance ratio that no context of this dimension holds."""
-    fits = ratio is None or callable(ratio) or (isinstance(ratio, int) and ratio < dim)
-    rule = f"must be a column of the context, from 0 to {dim - 1}"
-    require(fits, "noise_ratio", ratio, rule, "names are for the features of an Agent or a study")
 
 
 def _check_spec(promise: str) -> Any:
@@ -204,11 +181,8 @@ def _check_spec(promise: str) -> Any:
     return check
 
 
-def _check(promise: Any, start_dose: Any, probe: Any, lag: Any, noise_ratio: Any) -> None:
-    require(promise in VERSIONS, "promise", promise, "must be one of " + ", ".join(map(repr, VERSIONS)))
+def _check(promise: Any, start_dose: Any, probe: Any, lag: Any) -> None:
+    require(promise in FORMS, "promise", promise, "must be one of " + ", ".join(map(repr, FORMS)))
     check_start_dose(start_dose)
     check_probe(probe, always=True)
     require(is_whole(lag, 0), "lag", lag, "must be a whole number >= 0", "how many rounds an outcome may take")
-    known = noise_ratio is None or is_whole(noise_ratio, 0) or isinstance(noise_ratio, str) or callable(noise_ratio)
-    rule = "must be a column's number, a feature's name or a function of the context"
-    require(known, "noise_ratio", noise_ratio, rule, "None for noise of one size")

@@ -19,9 +19,8 @@ def hp_ucb(*, radius: str = "mixture", clip: bool | None = None) -> Policy:
         reward_upper = ⟨x,θ̂⟩ + β_r·width        z = z_safe if reward_upper ≥ 0 else 0
 
     Args:
-        radius: "mixture" (default), "constrained" (tighter, seven times the work), "self-normalised" (tighter still,
-            with a larger ridge), "noise-adaptive" (for a κ that may be far too large), "determinant", or "paper";
-            `core.confidence` derives them, docs/choosing.md advises.
+        radius: "mixture" (default), "self-normalised" (tighter, with a larger ridge), "noise-adaptive" (for a κ that
+            may be far too large), or "paper"; `core.confidence` derives them, docs/choosing.md advises.
         clip: cut cost_upper at S‖x‖, which always holds. Default: True, but False with the paper's radius.
 
     `hp_ucb(radius="paper")` is Algorithm 1 to the letter, round one with S·L included. The other radii and the clip

@@ -117,9 +117,6 @@ def _pair(reward: Any, cost: Any, clip: Any) -> Pair:
         reward = linear() if cost.binary else cost
     way_out = "choose another class for the reward"
     require(not reward.binary, "reward_class", reward.name, "is for costs that are 0 or 1", way_out)
-    reachable = cost.name != "parametric" or cost.options["bound"] is not None
-    rule = "has no bound, so the first safe dose is 0 and nothing is ever learned"
-    require(reachable, "cost_class", cost.name, rule, "give it one: parametric(..., bound=1.0)")
     return Pair(reward, cost, clip)
 
 

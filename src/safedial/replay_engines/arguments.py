@@ -89,7 +89,7 @@ def check_rounds(
     way_out = "use `simulate` or an `Agent`"
     require(not spec.learns_noise, "margin", spec.margin, "is not for replays", way_out)
     require(spec.noise_scale is None, "noise_scale", spec.noise_scale, "is not for replays", way_out)
-    require(radius not in ("constrained", "self-normalised"), "radius", radius, "is not for replays", way_out)
+    require(radius != "self-normalised", "radius", radius, "is not for replays", way_out)
     seen = np.ones(count, dtype=bool) if informative is None else _mask(informative, count)
     specs = split_rows(spec)
     has_sensor = spec.reward_sensor_noise > 0 or spec.cost_sensor_noise > 0

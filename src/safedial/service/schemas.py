@@ -65,9 +65,7 @@ class Spec(BaseModel):
     policy: Any = Field(
         None, description="hp_probe, hp_ucb, hp_conformal, hp_shield or hp_student; a name, or an object with options"
     )
-    radius: str | None = Field(
-        None, description="mixture, constrained, self-normalised, noise-adaptive, determinant or paper"
-    )
+    radius: str | None = Field(None, description="mixture, self-normalised, noise-adaptive or paper")
     dose: dict[str, Any] | None = Field(None, description='a dose curve, {"curve": "hill", "ed50": 0.4}')
     dial: dict[str, Any] | None = Field(None, description='{"low": 0, "high": 20, "unit": "mg", "levels": [5, 10, 20]}')
     features: dict[str, Any] | None = Field(

@@ -49,7 +49,6 @@ def promise_holds(policy: Policy, world: World, spec: SafetySpec, *, true: Safet
         return exchangeable and _start_holds(policy.options["start_dose"], world, spec, world_spec)
     if promise.gaussian:
         fitting = world.noise == "gaussian" and world.mean == "linear" and not world.binary_cost
-        fitting = fitting and policy.options["noise_ratio"] is None
         fitting = fitting or (policy.options["either"] and world.contexts == "iid" and not world.binary_cost)
         costs = [(spec, world_spec)]
         if spec.costs is not None:

@@ -37,7 +37,7 @@ def _row(rules: Rules, row: Mapping[str, Any]) -> dict[str, Any]:
     vector = read_new_context(rules, raw).vector
     applied, baseline = values["applied_action"], values["baseline_cost"]
     sample = normalise(rules, Outcome(applied, values["reward"], values["cost"], baseline), vector)
-    check_past(rules, sample, vector)
+    check_past(rules, sample)
     return {"context": raw, **values}
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from safedial.core.margin import noise_margin
 from safedial.core.promise import PROMISES
 from safedial.decision.certificates.shared_terms import (
@@ -59,7 +57,6 @@ def facts(decision: Decision) -> dict[str, Any]:
         },
         "radius_name": rules.policy.options.get("radius"),
         "radius": bounds.cost_radius,
-        "constrained": _best_ridge(decision),
         **_dual(decision),
         "reward_upper": bounds.reward_upper,
         "cost_upper_uncut": uncut,
@@ -68,19 +65,6 @@ def facts(decision: Decision) -> dict[str, Any]:
         "noise_margin": noise_margin(spec, decision.round, bounds.noise) if with_margins else 0.0,
         "sensor_margin": sensor_margin(spec, decision.round) if with_margins and spec.sensors_err else 0.0,
     }
-
-
-def _best_ridge(decision: Decision) -> dict[str, float] | None:
-    """For the constrained radius: the ridge with the lowest bound, and its three numbers."""
-    seen, spec = decision.prediction, decision.rules.spec
-    if getattr(seen, "ridges", None) is None:
-        return None
-    volume = seen.log_det + 2.0 * spec.log_inverse_risk
-    squared = spec.cost_noise**2 * volume + seen.ridges.ridge * spec.coefficient_bound**2 + seen.ridges.gap
-    radii = np.sqrt(np.maximum(squared, 0.0))
-    best = int(np.argmin(seen.ridges.cost + radii * seen.ridges.width))
-    found = {"ridge": seen.ridges.ridge, "cost": seen.ridges.cost, "radius": radii, "width": seen.ridges.width}
-    return {name: float(values[best]) for name, values in found.items()}
 
 
 def _dual(decision: Decision) -> dict[str, Any]:
@@ -103,9 +87,6 @@ def arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
     how = f"the estimate {model['cost']:.4g} + radius {facts['radius']:.4g} x width {model['width']:.4g}"
     if not facts["radius"]:
         how = "what the norms alone allow"
-    elif upper < facts["cost_upper_uncut"] and facts["constrained"] and upper < _norm_limit(decision):
-        best = facts["constrained"]
-        how = f"with ridge {best['ridge']:.4g}, {best['cost']:.4g} + {best['radius']:.4g} x width {best['width']:.4g}"
     elif upper < facts["cost_upper_uncut"] and "self_normalised" in facts and upper < _norm_limit(decision):
         best = facts["self_normalised"]
         how = (

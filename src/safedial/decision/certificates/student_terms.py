@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from safedial.decision.decision import Decision
 
 PER_ROUND = (
-    "the cost's noise per unit of intensity is Gaussian, independent over rounds, and {size} for all contexts and "
+    "the cost's noise per unit of intensity is Gaussian, independent over rounds, and of one size for all contexts and "
     "doses (watched: see evidence)",
     "no context depends on past costs, past doses or other outcomes with the same noise; contexts may drift",
     "an outcome that is missing and vouched for as unrelated is unrelated to every cost",
 )
 ANYTIME = (
-    "given the past, the context and the dose, the cost's noise per unit of intensity is Gaussian, and {size} for "
-    "all; contexts may react to anything in the past",
+    "given the past, the context and the dose, the cost's noise per unit of intensity is Gaussian, and of one size "
+    "for all; contexts may react to anything in the past",
     "an outcome that is missing and vouched for as unrelated is unrelated to its cost",
 )
 EXCHANGEABLE = (
@@ -42,7 +42,6 @@ def assumptions(decision: Decision) -> list[str]:
     if (own := start_assumptions(decision, shared)) is not None:
         return own
     anytime = options["promise"] == "anytime"
-    size = "of one size" if options["noise_ratio"] is None else "of the stated ratio of variances (noise_ratio)"
     fixed = "the features, the lag and the probe" + (", λ and a of the mixture" if anytime else "")
     over = (
         "the probability is over the past rounds too; among rounds given a full dose it is at most the stated one only "
@@ -51,7 +50,7 @@ def assumptions(decision: Decision) -> list[str]:
     late = f"the lag, {options['lag']} rounds, was fixed in advance: outcomes that come later delay decisions"
     own = [
         "the mean cost per unit of intensity is linear in the context",
-        *(line.format(size=size) for line in (ANYTIME if anytime else PER_ROUND)),
+        *(ANYTIME if anytime else PER_ROUND),
     ]
     if options["either"]:
         own = [f"either {'; '.join(own)}; or {EXCHANGEABLE}"]
@@ -82,7 +81,6 @@ def statement(decision: Decision) -> str:
     failure = f"{1.0 - spec.estimation_risk:g}"
     if kind == "tolerance":
         return f"with probability {failure} over the past rounds, {words} given them, for Gaussian noise of any size"
-    # "tolerance_all" and "anytime" say the same; they differ in what they assume.
     return f"with probability {failure}, in all rounds at once, {words} given the past, for Gaussian noise of any size"
 
 
@@ -90,21 +88,18 @@ def facts(decision: Decision) -> dict[str, Any]:
     """Plain values: the fit, the bound, what it waits for, and the conditions."""
     spec, seen, upper = decision.rules.spec, decision.prediction, decision.choice.bounds.cost_upper
     failure = {} if spec.estimation_risk is None else {"estimation_risk": spec.estimation_risk}
-    condition, root = seen.condition, seen.root
-    ratio = {"noise_ratio": root * root} if root != 1.0 else {}
     return {
         "assumptions": assumptions(decision) if PROMISES[decision.promise].claimed else [],
         "risk": {"violation_risk": spec.violation_risk, "this_round": spec.violation_risk, **failure},
         "model": {
-            "reward": root * seen.reward,
-            "cost": root * seen.cost,
-            "width": root * seen.width,
-            **ratio,
+            "reward": seen.reward,
+            "cost": seen.cost,
+            "width": seen.width,
             "noise": seen.spread / math.sqrt(seen.degrees),
             "degrees_of_freedom": seen.degrees,
-            "context_norm": root * seen.norm,
+            "context_norm": seen.norm,
             "informative_rounds": seen.rounds,
-            "condition": condition if math.isfinite(condition) else None,
+            "condition": seen.condition if math.isfinite(seen.condition) else None,
         },
         "open_rounds_needed": seen.waiting,
         "lost_rounds": seen.lost,
@@ -126,7 +121,7 @@ def arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
     elif decision.rules.policy.options["promise"] == "per_round":
         quantile = float(t_quantile(float(model["degrees_of_freedom"]), spec.violation_risk))
         how = f"the estimate {model['cost']:.4g} + t quantile {quantile:.4g} x noise {model['noise']:.4g} x "
-        how += f"sqrt({model.get('noise_ratio', 1):.4g} + {model['width']:.4g}^2)"
+        how += f"sqrt(1 + {model['width']:.4g}^2)"
     count = f"{model['informative_rounds']:.0f} rounds, {model['degrees_of_freedom']:.0f} degrees of freedom"
     bound = f"The bound: cost per unit of intensity is at most {upper:.4g}: {how} ({count})."
     line = largest_intensity(decision, upper, facts["safe_intensity"])

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from safedial.core.action import Choice
 from safedial.core.confidence import cost_radius_of, reward_radius_of
 from safedial.core.estimate import Prediction
-from safedial.core.rounding import UNIT, certify, explained, round_up
+from safedial.core.rounding import UNIT, certify, round_up
 from safedial.decision.certificates import linear_terms
 from safedial.decision.learners.blas import copy_lower_to_upper, daxpy, ddot, dnrm2, dpotrf, dpotri, dsymv, dsyr
 from safedial.decision.learners.level_warning import warn_where_no_level_is_reached
@@ -151,8 +151,6 @@ class LinearLearner(Learner):
         self.reward_squares = round_up((math.sqrt(self.reward_squares) + share * abs(reward)) ** 2)
         self.cost_squares = round_up((math.sqrt(self.cost_squares) + share * abs(cost)) ** 2)
         self.revisions += 1
-        for other in () if self.extras is None else self.extras.others:
-            other.revise(context, before, after)
 
     def coef(self, target: str) -> Array:
         """The least-squares estimate of "reward" or "cost"."""
@@ -195,24 +193,6 @@ class LinearLearner(Learner):
 
     def reread(self, rules: Rules, values: Mapping[str, Any], context: Array, norm: float) -> Prediction:
         return self.read_written(rules, values)._replace(cost_slack=self.predict(context, norm).cost_slack)
-
-    def explained(self) -> tuple[float, float]:
-        """Lower and upper bounds on bᵀΣ⁻¹b of the cost."""
-        rhs = self.cost_rhs
-        direction = self.direction(rhs)
-        residual = self.residual(rhs, direction)
-        return explained(
-            self.ridge,
-            self.terms,
-            product=ddot(rhs, direction),
-            direction_residual=ddot(direction, residual),
-            residual_norm=dnrm2(residual),
-            rhs_norm=dnrm2(rhs),
-            direction_norm=dnrm2(direction),
-            scale_direction=ddot(self.scale, np.abs(direction)),
-            scale_norm=self.scale_norm,
-            target_norm=math.sqrt(self.cost_squares),
-        )
 
     def _add(self, context: Array, direction: Array, weight: float, gain: float) -> None:
         """Σ += weight·xxᵀ and Σ⁻¹ −= gain·yyᵀ, at once or when enough samples wait."""

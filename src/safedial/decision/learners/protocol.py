@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core.action import Choice
-from safedial.core.estimate import Dual, Prediction, Ridges
+from safedial.core.estimate import Dual, Prediction
 from safedial.core.spec import SafetySpec
 from safedial.decision.certificates import shared_terms
 from safedial.decision.outcome import Sample, cost_at_advice
@@ -109,10 +109,6 @@ class Learner(ABC):
     @classmethod
     def check_study(cls, rules: Rules) -> None:
         """Refuse rules that an agent may use but a study may not."""
-
-    @classmethod
-    def check_context(cls, rules: Rules, context: Array) -> None:
-        """Refuse the context of an earlier round that it cannot learn from."""
 
     @classmethod
     def check_history(cls, rules: Rules) -> None:
@@ -207,9 +203,6 @@ class Learner(ABC):
             values |= {name: float(getattr(prediction, name)) for name in ("reward_energy", "cost_energy")}
         if prediction.noise is not None:
             values["noise"] = float(prediction.noise)
-        if prediction.ridges is not None:
-            parts = prediction.ridges._asdict().items()
-            values["ridges"] = {name: np.asarray(part).tolist() for name, part in parts if part is not None}
         if prediction.dual is not None:
             values["dual"] = prediction.dual._asdict()
         return values
@@ -217,12 +210,9 @@ class Learner(ABC):
     @classmethod
     def read_written(cls, rules: Rules, values: Mapping[str, Any]) -> Any:
         """The inverse of `written`."""
-        ridges = (
-            Ridges(**{name: np.array(part) for name, part in values["ridges"].items()}) if "ridges" in values else None
-        )
         dual = Dual(**values["dual"]) if "dual" in values else None
         noise = {"noise": math.inf} if values.get("noise", 0.0) is None else {}
-        return Prediction(**{**values, "ridges": ridges, "dual": dual, **noise}, dim=rules.dim)
+        return Prediction(**{**values, "dual": dual, **noise}, dim=rules.dim)
 
     @classmethod
     def same_option(cls, name: str, given: Mapping[str, Any], saved: Any) -> bool:

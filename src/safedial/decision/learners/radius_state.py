@@ -1,8 +1,7 @@
 """What an online learner keeps besides its estimate for tighter radii and learned margins, rounded up.
 
-It is what `core.tighter_radii` keeps for a batch: energies of residuals (`noise-adaptive`), learners with other ridges
-(`constrained`), past rounds (margins that learn the noise). Here every number is a bound that holds whatever rounding
-did: energies and bᵀA_a⁻¹b from above, bᵀΣ⁻¹b from below.
+It is what `core.tighter_radii` keeps for a batch: energies of residuals (`noise-adaptive`), past rounds (margins that
+learn the noise). Here every number is a bound that holds whatever rounding did: energies from above.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core.confidence import cost_radius_of
-from safedial.core.estimate import Prediction, Ridges
+from safedial.core.estimate import Prediction
 from safedial.core.noise import Rounds
 from safedial.core.rounding import UNIT, certify, round_up
 from safedial.core.spec import SafetySpec
-from safedial.core.tighter_radii import energy, needs_more, other_ridges
+from safedial.core.tighter_radii import energy, needs_more
 from safedial.decision.learners.dual_vector import Factors, certified_dual, factors_of
 from safedial.decision.learners.linear_learner import LinearLearner
 from safedial.policies import Policy
@@ -36,35 +35,23 @@ def make_radius_state(policy: Policy, dim: int, spec: SafetySpec) -> RadiusState
 
 
 class RadiusState:
-    """Energies, other ridges and past rounds of one learner."""
+    """Energies and past rounds of one learner, and what `self-normalised` solved last."""
 
     def __init__(self, radius: str, dim: int, spec: SafetySpec) -> None:
         self.radius, self.spec = radius, spec
         self.reward_energy = self.cost_energy = 0.0
-        ridges = other_ridges(spec)[1:] if radius == "constrained" else ()
-        self.others = [LinearLearner(dim, ridge) for ridge in ridges]
         self.rounds = Rounds(dim) if spec.learns_noise else None
         self.factors: Factors | None = None
 
     def add(self, learner: LinearLearner, seen: Prediction, context: Array, norm: float) -> Prediction:
         """The prediction with what the radius and the margin need."""
         noise, dual = None if self.rounds is None else self.rounds.best, None
-        ridges = self._ridges(learner, context, norm) if self.others else None
         if self.radius == "self-normalised":
             if self.factors is None or not self.factors.fits(learner):
                 self.factors = factors_of(learner, self.spec)
             dual = certified_dual(learner, self.factors, context, norm)
         energies = {"reward_energy": self.reward_energy, "cost_energy": self.cost_energy}
-        return seen._replace(**energies, ridges=ridges, noise=noise, dual=dual)
-
-    def _ridges(self, learner: LinearLearner, context: Array, norm: float) -> Ridges:
-        least = learner.explained()[0]
-        most = np.array([other.explained()[1] for other in self.others])
-        ridge = np.array([other.ridge for other in self.others])
-        lost = 16.0 * UNIT * (np.abs(most) + abs(least) + ridge * self.spec.coefficient_bound**2)
-        read = [other.read(context, norm) for other in self.others]
-        cost, width = np.array([each[1] for each in read]), np.array([each[2] for each in read])
-        return Ridges(ridge, cost, width, most - least + lost)
+        return seen._replace(**energies, noise=noise, dual=dual)
 
     def learn(self, learner: LinearLearner, context: Array, norm: float, sample: tuple[float, float, float]) -> None:
         """Called before the learner's own update, because residuals use only what was known before the outcome."""
@@ -73,8 +60,6 @@ class RadiusState:
             width, reward_error, cost_error = learner.error(context, norm, reward, cost)
             self.reward_energy += energy(width, reward_error, weight)
             self.cost_energy = round_up(self.cost_energy + energy(width, cost_error, weight))
-        for other in self.others:
-            other.update(context, norm, reward, cost, weight)
         if self.rounds is not None:
             self.rounds.append(context, cost)
 
@@ -93,8 +78,6 @@ class RadiusState:
     def state(self) -> dict[str, Array]:
         """The arrays to save."""
         arrays = {"energies": np.array([self.reward_energy, self.cost_energy])}
-        for number, other in enumerate(self.others):
-            arrays |= {f"ridge{number}_{name}": value for name, value in other.state().items()}
         if self.rounds is not None:
             arrays["seen_contexts"], arrays["seen_costs"] = self.rounds.seen
             arrays["seen_noise"] = np.array([self.rounds.best, self.rounds.next_look])
@@ -103,9 +86,6 @@ class RadiusState:
     def restore(self, arrays: dict[str, Any]) -> None:
         self.factors = None
         self.reward_energy, self.cost_energy = (float(value) for value in arrays["energies"])
-        for number, other in enumerate(self.others):
-            start = f"ridge{number}_"
-            other.restore({name.removeprefix(start): part for name, part in arrays.items() if name.startswith(start)})
         if self.rounds is not None:
             self.rounds = Rounds(self.rounds.dim)
             for context, cost in zip(arrays["seen_contexts"], arrays["seen_costs"], strict=True):

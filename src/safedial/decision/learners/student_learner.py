@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from safedial.core.action import Choice
-from safedial.core.student import Mixture, chance_above, cost_upper, noise_root, spent_in
+from safedial.core.student import Mixture, chance_above, cost_upper, spent_in
 from safedial.core.triangle import append, certified, empty, moved, triangle, volume
 from safedial.decision.certificates import student_terms
 from safedial.decision.learners.conformal_options import certified_fallback, declared
 from safedial.decision.learners.protocol import Learner
 from safedial.decision.learners.student_watch import StudentWatch
-from safedial.decision.learners.variance_ratio import ratio_of
 from safedial.decision.outcome import Sample, check_reported, least_quotient
 from safedial.decision.units import real
 from safedial.errors import require
@@ -62,7 +61,6 @@ class Seen(NamedTuple):
     lost: int
     starts: int
     context: Any = None
-    root: float = 1.0
     other: Any = None
 
 
@@ -72,10 +70,6 @@ class Waiting(NamedTuple):
     status: int
     row: Array
     upper: float = math.inf
-
-
-def _ratio(rules: Rules) -> Any:
-    return ratio_of(rules.policy.options.get("noise_ratio"), rules.dim, rules.features)
 
 
 class StudentLearner(Learner):
@@ -89,7 +83,7 @@ class StudentLearner(Learner):
     def __init__(self, rules: Rules) -> None:
         self.rules, self.dim, options = rules, rules.dim, rules.policy.options
         self.anytime, self.lag, self.ridge = options["promise"] == "anytime", options["lag"], options["mixture_ridge"]
-        self._ratio, self.mixture = _ratio(rules), Mixture(self.ridge, options["mixture_shape"])
+        self.mixture = Mixture(self.ridge, options["mixture_shape"])
         # The past and the context alone decided such a zero, which the anytime bound allows.
         self.leaves_own_zeros = self.anytime
         self.starts, self.watch = 0, StudentWatch(anytime=self.anytime)
@@ -101,7 +95,6 @@ class StudentLearner(Learner):
         policy, spec, dose, dial = rules.policy, rules.spec, rules.dose, rules.dial
         rule = "has levels: rounds whose bound lies below the lowest one would get no dose, and which rounds get none "
         rule += "must not depend on outcomes"
-        _ratio(rules)
         require(dial.levels is None, "dial", dial.levels, rule, "use a dial without levels, hp_conformal or hp_shield")
         options, setting = dict(policy.options), None if start_action is None else real("start_action", start_action)
         if setting is not None:
@@ -120,11 +113,6 @@ class StudentLearner(Learner):
         return rules._replace(policy=made, start_action=setting, fallback_action=fallback)
 
     @classmethod
-    def check_context(cls, rules: Rules, context: Array) -> None:
-        if (ratio := _ratio(rules)) is not None:
-            noise_root(ratio, context)
-
-    @classmethod
     def start_limit(cls, decision: Decision) -> str:
         if math.isfinite(decision.choice.bounds.cost_upper):
             return ""
@@ -134,8 +122,7 @@ class StudentLearner(Learner):
     def written(cls, prediction: Seen) -> dict[str, Any]:
         condition = prediction.condition
         plain = prediction._asdict() | {"condition": condition if math.isfinite(condition) else None}
-        usual = {name: getattr(prediction, name) for name in ("context", "other")} | {"root": 1.0}
-        return {name: value for name, value in plain.items() if name not in usual or value != usual[name]}
+        return {name: value for name, value in plain.items() if name not in ("context", "other")}
 
     @classmethod
     def read_written(cls, rules: Rules, values: Mapping[str, Any]) -> Seen:
@@ -175,31 +162,25 @@ class StudentLearner(Learner):
         """Bet on a round, and learn from it. (An anytime promise is watched in `open` and `_end`.)"""
         if round_.status == LEFT_OUT:
             return
-        row = round_.row / self._root(round_.row[: self.dim])
         if not self.anytime:
-            seen = certified(self.triangle, row[: self.dim].copy(), 0.0)
-            self.watch.bet(chance_above(seen, float(row[self.dim])))
-        self.triangle = append(self.triangle, row)
-
-    def _root(self, context: Array) -> float:
-        """√h(x), where the noise has a variance ratio."""
-        return 1.0 if self._ratio is None else noise_root(self._ratio, context)
+            seen = certified(self.triangle, round_.row[: self.dim], 0.0)
+            self.watch.bet(chance_above(seen, float(round_.row[self.dim])))
+        self.triangle = append(self.triangle, round_.row)
 
     def predict(self, context: Array, norm: float) -> Seen:
-        root = self._root(context)
-        fit, waiting, ready = certified(self.triangle, context / root, norm / root), 0, True
+        fit, waiting, ready = certified(self.triangle, context, norm), 0, True
         if self.learned < self._needed and not self.anytime:
             late = (self.waits[place].status for place in range(self.learned, self._needed))
             waiting, ready = sum(status == OPEN for status in late), False
         parts = (fit.reward, fit.cost, fit.width, fit.spread, fit.degrees, fit.ready and ready, fit.norm, fit.rounds)
         known = (self.log_det, self.least, self.triangle.condition, waiting, self.lost, self.starts)
-        seen = Seen(*parts, *known, root=root)
+        seen = Seen(*parts, *known)
         self._latest = context, self.triangle, seen
         return seen
 
     def rounding(self, context: Array, norm: float) -> float:
         """Twice what rounding may have done to a prediction's numbers, as each of two processors may do it."""
-        return 2.0 * moved(self.triangle, context / self._root(context))
+        return 2.0 * moved(self.triangle, context)
 
     def foresee(self, context: Array, norm: float) -> Seen:
         """`predict` after the rounds that the next decision would learn; they are not kept."""
@@ -227,12 +208,11 @@ class StudentLearner(Learner):
             asked, fit, latest = self._latest
             seen: Any = latest if asked is context and fit is self.triangle else self.predict(context, 0.0)
             failure = self.rules.spec.estimation_risk
-            return seen.root * float(cost_upper(seen, "anytime", risk, failure, mixture=self.mixture))
-        root = self._root(context)
+            return float(cost_upper(seen, "anytime", risk, failure, mixture=self.mixture))
         failure = spent_in(self.learned + 1.0, 1.0) * spent_in(
             self.opened - self.learned + 1.0, 0.5 / self.watch.alarm_at
         )
-        return root * float(cost_upper(certified(self.triangle, context / root, 0.0), "tolerance", risk, failure))
+        return float(cost_upper(certified(self.triangle, context, 0.0), "tolerance", risk, failure))
 
     def check_report(self, context: Array, round: int, place: int | None, decisions: int) -> None:
         kept = self.waits.get(-1 if place is None else place)
