@@ -1,10 +1,10 @@
-"""`python benchmarks/conformal_lean.py [long|short]`: what HP-Conformal earns without sign groups, and by its start.
+"""`python benchmarks/conformal_lean.py [long|short]`: what HP-Conformal earns without sign groups.
 
 The tables of docs/conformal.md: the share of the exact clairvoyant's reward, which knows both means and the noise's
 quantile, and of the attainable one, of a policy that knows the cost and learns the sign of the reward; the share of
 rounds over the threshold, and that among full doses, about which groups="none" promises nothing.
 `long`: T = 10,000, d = 5 and 10, delta = .02, unit noise (a second number sets the seeds). `short`: T = 100 to 1,000,
-d = 5, delta = .05, two sizes of noise, and the starts. Several minutes each.
+d = 5, delta = .05, two sizes of noise. Several minutes each.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ SHORT: dict[str, Policy] = {
     "full, sign groups, probe .01": hp_conformal(form="full"),
     "split, no groups": hp_conformal(groups="none", probe=0.001),
     "full, no groups": hp_conformal(**LEAN),
-    "full, no groups, certified start": hp_conformal(**LEAN, start="certified"),
-    "full, no groups, Student start": hp_conformal(**LEAN, start="student"),
     "HP-Student, per round": hp_student(),
 }
 

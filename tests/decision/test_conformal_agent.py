@@ -18,10 +18,7 @@ KINDS = {
     "split": {"form": "split", "start_dose": 0.05},
     "full": {"form": "full", "start_dose": 0.05},
     "split, no sign groups": {"groups": "none", "start_dose": 0.05},
-    "full, Student start": {"form": "full", "groups": "none", "start": "student", "start_dose": 0.05},
-    "full, Student start, constants": {"form": "full", "groups": "none", "start": "student"},
-    "split, certified start": {"start": "certified"},
-    "full, certified start": {"form": "full", "groups": "none", "start": "certified", "start_dose": 0.05},
+    "full, no sign groups, constants": {"form": "full", "groups": "none"},
 }
 
 
@@ -259,3 +256,37 @@ def test_a_loaded_agent_that_is_proved_says_no_warning(tmp_path):
     agent = Agent(2, spec, policy=make_policy("hp_conformal", form="full"), start_action=0.1)
     agent.save(tmp_path / "agent")
     assert Agent.load(tmp_path / "agent").decisions == 0
+
+
+def test_agents_probe_less_than_simulations_unless_it_is_stated(tmp_path):
+    agent = Agent(DIM, conformal_spec(), start_action=0.05)
+    assert agent.policy.options["probe"] == 0.001
+    assert make_policy("hp_conformal").options["probe"] == 0.01
+    for stated in (0.01, 0.2, "sqrt"):
+        policy = make_policy("hp_conformal", probe=stated)
+        assert Agent(DIM, conformal_spec(), policy=policy, start_action=0.05).policy.options["probe"] == stated
+    policy = make_policy("hp_conformal", group=lambda x: "all")
+    old = Agent(DIM, conformal_spec(), policy=make_policy("hp_conformal", probe=0.01, group=policy.options["group"]),
+                start_action=0.05)  # fmt: skip
+    old.save(tmp_path / "old")
+    assert Agent.load(tmp_path / "old", policy=policy).policy.options["probe"] == 0.01, "as it was saved"
+    with pytest.raises(InvalidInput, match="other options than the saved one: probe"):
+        Agent.load(tmp_path / "old", policy=make_policy("hp_conformal", probe=0.1, group=policy.options["group"]))
+
+
+def test_without_sign_groups_every_round_calibrates_and_the_promise_says_over_whom():
+    policy = make_policy("hp_conformal", form="full", groups="none", reach=None)
+    agent, _ = taught(24, Agent(DIM, conformal_spec(), policy=policy, start_action=0.05))
+    decision = agent.decide([0.2, 0.1, 0.0])
+    assert "over all rounds, not among those expected to benefit" in decision.explain()
+    assert "of its group" not in decision.explain()
+    assert decision.certificate["group"]["calibration_rounds"] == 22, "those of the last refit"
+
+
+def test_a_users_group_is_named_without_sign_groups():
+    options = {"form": "full", "groups": "none", "reach": None}
+    policy = make_policy("hp_conformal", **options, group=lambda x: "far" if x[0] > 0.0 else "near")
+    agent, _ = taught(60, Agent(DIM, conformal_spec(), policy=policy, start_action=0.05))
+    words = agent.decide([0.5, 0.1, 0.0]).explain()
+    assert "calibration rounds of its group (far)" in words
+    assert "over all rounds of your group, not among those expected to benefit" in words

@@ -221,6 +221,7 @@ def test_other_policies_refuse_a_conformal_promise():
         ({"lag": -1}, "lag"),
         ({"lag": 500, "window": 400}, "lag"),
         ({"scaled": None}, "scaled"),
+        ({"groups": "signs"}, "groups"),
         ({"form": "full", "predictor": object()}, "split form"),
     ],
 )

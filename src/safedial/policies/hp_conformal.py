@@ -12,9 +12,7 @@ prediction applies:
    (core.conformal.places), and z_safe = 1 if U ≤ 0 else min(1, τ/U). Since z·C/g > τ needs a score above that,
    P(C > τ) ≤ δ, within each group.
 4. If there is no bound (too few scores, a group never seen, a prediction that is not a number), the dose is
-   `start_dose`, which the user declares safe, or, without one, the first-round dose that the constants certify. While
-   there are too few rounds, by their number, it may be learned: that of HP-Probe, if the user vouches for the
-   constants, or of HP-Student, if for Gaussian noise (`start`).
+   `start_dose`, which the user declares safe, or, without one, the first-round dose that the constants certify.
 
 With groups="none" the sign makes no groups. The promise is then over all rounds, and not within those expected to
 benefit; r̂ only says how much of the safe dose is given, so it is fitted to all rounds, and in the full form every round
@@ -35,7 +33,7 @@ docs/conformal.md has the proof.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -46,12 +44,10 @@ from safedial.core.namespace import namespace
 from safedial.core.safe_set import SafeSet, largest_safe_intensity
 from safedial.core.spec import SafetySpec
 from safedial.errors import is_number, is_whole, require
-from safedial.policies.conformal.frozen import Setup, group_places, upper
+from safedial.policies.conformal.frozen import Setup, upper
 from safedial.policies.conformal.memory import Rounds
 from safedial.policies.conformal.predictors import try_out
 from safedial.policies.fixed import fixed
-from safedial.policies.hp_probe import hp_probe
-from safedial.policies.hp_student import hp_student
 from safedial.policies.policy import Policy
 from safedial.policies.probe import check_probe, check_start_dose, probe_share
 
@@ -69,10 +65,7 @@ LEAN_PROBE = 0.001
 
 
 class Outlook(NamedTuple):
-    """What is known before a round's outcome: predictions at the context, its group, and the rounds so far.
-
-    `opening` is the prediction of the policy that learns the start dose, if there is one.
-    """
+    """What is known before a round's outcome: predictions at the context, its group, and the rounds so far."""
 
     reward: Any
     cost: Any
@@ -81,14 +74,12 @@ class Outlook(NamedTuple):
     code: Any
     context: Any
     rounds: Rounds
-    opening: Any = None
 
 
 def hp_conformal(
     *,
     form: Literal["split", "full"] = "split",
     start_dose: float | None = None,
-    start: Literal["certified", "student"] | None = UNSTATED,
     groups: Literal["sign", "none"] = UNSTATED,
     probe: float | Literal["sqrt"] = PROBE,
     confidence: float | None = None,
@@ -109,11 +100,6 @@ def hp_conformal(
             number of rounds.
         start_dose: an intensity in (0, 1] that you declare safe for every context, used while there is no bound.
             None: the first-round dose certified by the spec's constants.
-        start: what you vouch for while a group has too few rounds for a bound. "certified": the spec's constants and
-            `estimation_risk`; the dose is HP-Probe's, and those rounds have the risk δ + δ′. "student": Gaussian cost
-            noise, a linear mean and contexts without past outcomes; the dose is HP-Student's, from d + 2 rounds on. It
-            needs groups="none": otherwise the rewards, whose noise may be related to the costs', would say when it is
-            used. None, the default: the start dose above.
         groups: "sign", the default: the promise also holds among the rounds for which benefit is expected. "none": it
             is over all rounds and says nothing about those; every round then counts towards one bound.
         probe: as for `hp_probe`, but above 0: a round without a dose would have to count as a violation. By default
@@ -141,22 +127,22 @@ def hp_conformal(
             without a dose teaches nothing, and which rounds teach must not depend on outcomes. Agents and new studies
             set it for dials with levels.
 
-    The promise, P(C_t > τ) ≤ δ in each round and within each group, needs no `estimation_risk` (but start="certified"
-    does).
+    The promise, P(C_t > τ) ≤ δ in each round and within each group, needs no `estimation_risk`.
 
     Reference: this project, docs/conformal.md; split, full and Mondrian conformal prediction: Vovk, Gammerman and
     Shafer, "Algorithmic Learning in a Random World" (2005); training-conditional: Vovk (2012).
     """
     _check_doses(form, start_dose, probe, confidence)
     _check_model(form, group, predictor, scaled, window=window, lag=lag)
-    stated = {"start": start, "groups": groups, "reach": reach, "history": history, "least_dose": least_dose}
+    stated = {"groups": groups, "reach": reach, "history": history, "least_dose": least_dose}
     stated = {name: value for name, value in stated.items() if value is not UNSTATED}
     most, least, signed = stated.get("reach"), stated.get("least_dose"), stated.get("groups", "sign") == "sign"
     _check_guards(most, stated.get("history", "calibrate"), least, start_dose)
-    _check_groups(stated.get("start"), stated.get("groups", "sign"), least)
+    signs = stated.get("groups", "sign")
+    require(signs in ("sign", "none"), "groups", signs, "must be 'sign' or 'none'")
     trains = stated.get("history") == "train"
     setup = Setup(form, group, predictor, scaled, window, lag, trains, most is not None, signed)
-    certified, opener = fixed(), start_policy(stated, start_dose)
+    certified = fixed()
 
     def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = ()) -> Rounds:
         require(not isinstance(group, str), "group", group, "names a feature, which only an Agent with features knows")
@@ -167,10 +153,7 @@ def hp_conformal(
         for name, model in (("predictor", predictor), ("scaled", scaled)):
             if model is not None and not isinstance(model, bool):
                 try_out(name, model, dim)
-        rounds = Rounds(dim, ridge=ridge, batch=batch, setup=setup)
-        if opener is not None and batch:  # one learner's start is learned with certified rounding, in `decision`
-            rounds.opening = opener.init(dim, ridge=ridge, batch=batch)
-        return rounds
+        return Rounds(dim, ridge=ridge, batch=batch, setup=setup)
 
     def predict(state: Rounds, context: Any) -> Outlook:
         norm = np.sqrt(np.vecdot(context, context))
@@ -181,8 +164,7 @@ def hp_conformal(
         code = state.code(context, reward)
         if not state.batch:
             reward, cost, scale, norm, code = float(reward), float(cost), float(scale), float(norm), int(code)
-        opening = None if opener is None or state.opening is None else opener.predict(state.opening, context)
-        return Outlook(reward, cost, scale, norm, code, context, state, opening)
+        return Outlook(reward, cost, scale, norm, code, context, state)
 
     def decide(prediction: Any, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
         bound = cost_bound(prediction, spec, confidence)
@@ -194,28 +176,18 @@ def hp_conformal(
         else:
             first = SafeSet(xp.where(safe.certified, start_dose, 0.0), safe.certified)
         limit = None if most is None else reach_limit(prediction, most, first)
-        refuted, benefit = False, prediction.reward
-        if opener is not None:
-            learned = opener.decide(prediction.opening, spec, round=round, coin=coin, baseline_cost=baseline_cost)
-            opens = learns_start(prediction, spec.violation_risk, confidence)
-            first = SafeSet(*(xp.where(opens, *parts) for parts in zip(learned.safe, first, strict=True)))
-            refuted = xp.where(ready, False, xp.where(opens, learned.bounds.refuted, False))
-            if prediction.rounds.frozen is None:
-                benefit = xp.where(opens, prediction.opening.reward, benefit)
         intensity, sound = (xp.where(ready, *parts) for parts in zip(safe, first, strict=True))
         if limit is not None:
             intensity = xp.minimum(intensity, limit)
         if least is not None:
             intensity = xp.where(sound, xp.maximum(intensity, least), intensity)
-        index = xp.where(benefit > -math.inf, benefit, -1.0)
-        bounds = Bounds(prediction.reward, bound, 0.0, 0.0, refuted)
+        index = xp.where(prediction.reward > -math.inf, prediction.reward, -1.0)
+        bounds = Bounds(prediction.reward, bound, 0.0, 0.0, False)
         return choose(index, SafeSet(intensity, sound), bounds, probe=probe_share(probe, round), least_probe=least)
 
     def update(state: Rounds, prediction: Any, reward: Any, cost: Any, weight: Any) -> Rounds:
         unseen = np.asarray(weight) <= 0.0
         state.append(prediction.context, np.where(unseen, 0.0, reward), np.where(unseen, np.inf, cost))
-        if opener is not None:
-            state.opening = opener.update(state.opening, prediction.opening, reward, cost, weight)
         if state.count >= state.next_fit:
             state.watch()
             state.refit()
@@ -229,7 +201,6 @@ def hp_conformal(
         rule = "has no proof with form='full': the Beta law of the realized rate is for split scores"
         lawful = form == "split" or confidence is None
         require(lawful, "confidence", confidence, rule, "use form='split', or leave confidence out")
-        _check_start(stated.get("start"), spec)
 
     options = {"form": form, "start_dose": start_dose, "probe": probe, "confidence": confidence}
     options |= {"group": group, "scaled": scaled, "predictor": predictor, "window": window, "lag": lag}
@@ -237,28 +208,6 @@ def hp_conformal(
     label = "HP-Conformal" if form == "split" else "HP-Conformal, full"
     own = {"init": init, "predict": predict, "update": update, "check": check}
     return Policy("hp_conformal", label, "conformal", decide, options, alarmed=lambda state: state.alarmed, **own)
-
-
-def start_policy(options: Mapping[str, Any], start_dose: float | None) -> Policy | None:
-    """The policy that learns the start dose; None where it is not learned."""
-    start = options.get("start")
-    if start is None:
-        return None
-    return hp_probe() if start == "certified" else hp_student(start_dose=start_dose)
-
-
-def learns_start(prediction: Outlook, risk: Any, confidence: float | None) -> Any:
-    """Where the learned start is used: the context's group has too few rounds for a bound, known or not.
-
-    So numbers and contexts alone say which rule a round falls under, never outcomes: each rule then has its own risk,
-    and no round has that of two. Where outcomes or predictions are unknown although there are rounds enough, the start
-    dose that is not learned is used.
-    """
-    frozen, ready = prediction.rounds.frozen, getattr(prediction.opening, "ready", True)
-    if frozen is None:
-        return ready
-    few = group_places(frozen, np.asarray(prediction.code), risk, confidence)[1] == 0
-    return ready & few if np.ndim(few) else bool(ready and few)
 
 
 def cost_bound(prediction: Outlook, spec: SafetySpec, confidence: float | None) -> Any:
@@ -281,27 +230,6 @@ def reach_limit(prediction: Outlook, reach: float, start: SafeSet) -> Any:
     """`reach` times the 10th largest applied intensity with a known outcome, and never below the start dose."""
     tenth = prediction.rounds.tenth
     return start.intensity if tenth is None else max(start.intensity, reach * tenth)
-
-
-def _check_groups(start: Any, groups: Any, least_dose: Any) -> None:
-    require(start in (None, "certified", "student"), "start", start, "must be 'certified', 'student' or None")
-    require(groups in ("sign", "none"), "groups", groups, "must be 'sign' or 'none'")
-    rule = "has no proof with groups='sign': rewards would say when it is used, and their noise may follow the costs'"
-    lawful = start != "student" or groups == "none"
-    require(lawful, "start", start, rule, "use groups='none', whose promise is over all rounds, or start='certified'")
-    rule = "cannot be learned on a dial with levels, which gives the lowest level where less is safe"
-    require(start is None or least_dose is None, "start", start, rule, "leave start out, and declare a start dose")
-
-
-def _check_start(start: Any, spec: SafetySpec) -> None:
-    """Refuse a spec from which the start dose cannot be learned."""
-    if start == "certified":
-        for name in ("reward_noise", "cost_noise", "coefficient_bound", "estimation_risk"):
-            rule = "is missing: start='certified' is learned from the constants, with a risk of its own"
-            require(getattr(spec, name) is not None, name, None, rule, "state it, or leave start out")
-    if start == "student":
-        half = np.all(np.asarray(spec.violation_risk) < 0.5)
-        require(half, "violation_risk", spec.violation_risk, "must be below 0.5 for start='student'")
 
 
 def _check_guards(reach: Any, history: Any, least_dose: Any, start_dose: Any) -> None:

@@ -21,7 +21,7 @@ from safedial.study.guard import Guard, read_guard
 
 OPTIONS = (
     *("radius", "clip", "probe", "form", "start_dose", "confidence", "group", "scaled", "window", "lag"),
-    *("reach", "history", "groups", "start", "base", "growth", "start_scale"),
+    *("reach", "history", "groups", "base", "growth", "start_scale"),
 )
 SHAPE = ("dim", "policy", "dose", "dial", "features", "start_action", "fallback_action", "folding", "guard")
 SINCE_2 = ("baseline_range", "high_fallback", "labels")

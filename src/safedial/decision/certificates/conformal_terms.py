@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from safedial.core.promise import PROMISES
-from safedial.decision.certificates import student_terms
 from safedial.decision.certificates.shared_terms import (
     exact_curves,
     largest_intensity,
@@ -33,8 +32,6 @@ def assumptions(decision: Decision) -> list[str]:
         "sensors measure without error; any stated baseline cost is exact",
         overrides(rules, ", is above zero,"),
     ]
-    if decision.prediction.start:
-        return _learned_start(decision, shared)
     if (own := start_assumptions(decision, shared)) is not None:
         return own
     confidence = options["confidence"]
@@ -64,28 +61,6 @@ def assumptions(decision: Decision) -> list[str]:
     ]
 
 
-def _learned_start(decision: Decision, shared: list[str]) -> list[str]:
-    """What a learned start dose rests on."""
-    spec = decision.rules.spec
-    mean, noise = "the mean cost per unit of intensity is linear in the context", list(student_terms.PER_ROUND)
-    if _from_constants(decision):
-        mean += f", with coefficients of norm at most S = {spec.coefficient_bound:g}"
-        noise = [
-            f"the cost's noise is mean-zero and sub-Gaussian with constant {spec.cost_noise:g}, given all earlier "
-            "rounds, the context and the action",
-            "outcomes are used in decision order, up to the first that is missing, whatever it was",
-        ]
-    watched = "the start's assumptions on the noise are yours: they are not watched, and later rounds do not need them"
-    # Student's own list says that its noise is watched, which is so for hp_student only.
-    return [mean, *(line.replace(" (watched: see evidence)", "") for line in noise), *shared, watched]
-
-
-def _from_constants(decision: Decision) -> bool:
-    """Whether the start dose was learned, from the constants."""
-    start = decision.prediction.start
-    return start is not None and PROMISES[start].from_constants
-
-
 def _whole(rules: Rules) -> str:
     """The rounds that the conformal promise is about."""
     if _signed(rules):
@@ -106,13 +81,9 @@ def statement(decision: Decision) -> str:
         if guarded(decision):
             whose = "the dial's lowest level is at most the start dose, which you declared safe"
         return f"none is proved yet: P(cost > {spec.threshold:g}) rests on your judgement alone ({whose})"
-    learned = decision.prediction.start
-    risk = spec.violation_risk + (spec.estimation_risk if _from_constants(decision) else 0.0)
-    words = f"P(cost > {spec.threshold:g}) <= {risk:g} in this round"
+    words = f"P(cost > {spec.threshold:g}) <= {spec.violation_risk:g} in this round"
     if promise.from_constants:
-        return f"{words}, from the constants{' and what was learned under them' if learned else ''} (start-up)"
-    if learned:
-        return f"{words}, for Gaussian noise of any size (start-up)"
+        return f"{words}, from the constants (start-up)"
     return (
         f"{words}, for exchangeable rounds, {'within its group' if _signed(decision.rules) else _whole(decision.rules)}"
     )
@@ -141,7 +112,6 @@ def facts(decision: Decision) -> dict[str, Any]:
         "risk": {
             "violation_risk": rules.spec.violation_risk,
             "this_round": rules.spec.violation_risk,
-            **({"estimation_risk": rules.spec.estimation_risk} if _from_constants(decision) else {}),
         },
         "model": {
             "reward": seen.reward,
@@ -161,7 +131,6 @@ def facts(decision: Decision) -> dict[str, Any]:
             "rank": kept + 1 - top if top else None,
         },
         "start_dose": rules.policy.options["start_dose"],
-        **({} if seen.start is None else {"learned_start": seen.start}),
         "cost_upper": upper if math.isfinite(upper) else None,
         **({} if seen.starts is None else _guards(decision)),
     }
@@ -210,9 +179,7 @@ def arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
         f" of its group ({', '.join(whose)})" if whose else ""
     )
     if upper is None:
-        learned = ", HP-Probe's" if _from_constants(decision) else ", HP-Student's"
-        learned = learned if decision.prediction.start else ""
-        lines = [*_no_bound(decision, count), f"Until then the largest intensity is {safe}{learned}."]
+        lines = [*_no_bound(decision, count), f"Until then the largest intensity is {safe}."]
     else:
         predicted = facts["model"]["cost"]
         lines = [

@@ -22,14 +22,13 @@ from safedial.decision.certificates import conformal_terms
 from safedial.decision.learners import conformal_options
 from safedial.decision.learners.conformal_bets import ConformalBets
 from safedial.decision.learners.conformal_options import OFF
-from safedial.decision.learners.conformal_start import Opening
 from safedial.decision.learners.conformal_view import View
 from safedial.decision.learners.protocol import Learner
 from safedial.decision.outcome import Sample, check_reported, least_quotient
 from safedial.errors import InvalidInput
 from safedial.policies.conformal.frozen import Frozen, places_of
 from safedial.policies.conformal.memory import Rounds
-from safedial.policies.hp_conformal import Outlook, learns_start
+from safedial.policies.hp_conformal import Outlook
 
 if TYPE_CHECKING:
     from safedial.decision.decision import Decision
@@ -51,8 +50,8 @@ class ConformalLearner(Learner):
     statement: Any = staticmethod(conformal_terms.statement)
     fallback_note: Any = staticmethod(conformal_terms.compared)
 
-    def __init__(self, rules: Rules, *, opening: Opening | None = None) -> None:
-        self.policy, self.dim, self.ridge, self.opening = rules.policy, rules.dim, rules.spec.ridge, opening
+    def __init__(self, rules: Rules) -> None:
+        self.policy, self.dim, self.ridge = rules.policy, rules.dim, rules.spec.ridge
         self.rules = rules
         self.risk, self.bets = rules.spec.violation_risk, ConformalBets(rules.version)
         self.rounds: Rounds = self.policy.init(self.dim, ridge=self.ridge)
@@ -67,13 +66,7 @@ class ConformalLearner(Learner):
     def start_limit(cls, decision: Decision) -> str:
         if math.isfinite(decision.choice.bounds.cost_upper):
             return ""
-        if decision.prediction.start:
-            return "learned_start"
         return "no_information" if decision.prediction.ties else "start_dose"
-
-    @classmethod
-    def start_promise(cls, prediction: View) -> str:
-        return prediction.start or ""
 
     @classmethod
     def written(cls, prediction: View) -> dict[str, Any]:
@@ -96,11 +89,7 @@ class ConformalLearner(Learner):
             self.bets.refit(self.rounds)
 
     def predict(self, context: Array, norm: float) -> Outlook:
-        return self._outlook(self.rounds, context, norm)
-
-    def _outlook(self, rounds: Rounds, context: Array, norm: float) -> Outlook:
-        outlook = self.policy.predict(rounds, context)
-        return outlook._replace(opening=self.opening.predict(context, norm)) if self.opening else outlook
+        return self.policy.predict(self.rounds, context)
 
     def foresee(self, context: Array, norm: float) -> Outlook:
         """`predict` after the refit that the next decision would start with; the refit is not kept."""
@@ -108,7 +97,7 @@ class ConformalLearner(Learner):
         if rounds.count >= rounds.next_fit:
             rounds = copy.copy(rounds)
             rounds.refit()
-        return self._outlook(rounds, context, norm)
+        return self.policy.predict(rounds, context)
 
     def view(self, prediction: Outlook, choice: Choice) -> tuple[View, Choice]:
         """The prediction and the choice as plain values that later rounds do not change."""
@@ -128,13 +117,10 @@ class ConformalLearner(Learner):
             self.samples,
             rounds.fitted,
         )
-        bounded, options = np.isfinite(choice.bounds.cost_upper), self.policy.options
         if self._guarded:
             seen = seen._replace(starts=self.starts, tenth=rounds.tenth)
-            if frozen and not bounded:
+            if frozen and not np.isfinite(choice.bounds.cost_upper):
                 seen = self._without_bound(seen, frozen)
-        if self.opening and not bounded and learns_start(outlook, self.risk, options["confidence"]):
-            seen = seen._replace(start=options["start"])
         return seen, choice
 
     def _without_bound(self, seen: View, frozen: Frozen) -> View:
@@ -147,13 +133,7 @@ class ConformalLearner(Learner):
         return seen._replace(unknown=frozen.unknown(group, int(kept[0])), ties=ties)
 
     def open(self, context: Array) -> int:
-        number = self.rounds.append(context, 0.0, np.inf)
-        self._follow()
-        return number
-
-    def _follow(self) -> None:
-        if self.opening:
-            self.opening.follow(self.rounds)
+        return self.rounds.append(context, 0.0, np.inf)
 
     def check_report(self, context: Array, round: int, place: int | None, decisions: int) -> None:
         row = -1 if place is None else place - self.rounds.dropped
@@ -170,13 +150,11 @@ class ConformalLearner(Learner):
             measured = sample.measured - sample.baseline_cost
             rounds.fill(number, sample.reward, sample.cost, measured=measured, intensity=sample.intensity)
             self.samples += 1
-            self._follow()
             self.bets.told(rounds, number)
 
     def leave_out(self, place: int) -> None:
         """The open round at `place` has no outcome, for an unrelated reason."""
         self.rounds.leave_out(place)
-        self._follow()
         self.bets.told(self.rounds, place)
 
     def throttled(self, context: Array, sample: Sample, place: int, advised: float) -> None:
@@ -187,7 +165,7 @@ class ConformalLearner(Learner):
 
     def count_start(self, promise: str) -> None:
         """Count a decision at the start dose, whose promise is neither conformal nor none."""
-        self.starts += promise in ("declared", "certified", "student")
+        self.starts += promise in ("declared", "certified")
 
     @property
     def evidence(self) -> float:
@@ -206,8 +184,6 @@ class ConformalLearner(Learner):
         self.rounds = self.policy.init(self.dim, ridge=self.ridge)
         self.bets.forget()
         self.samples = 0
-        if self.opening:
-            self.opening.forget()
 
     def coef(self, target: str) -> Array:
         """The predictor's coefficients: its predictions at the unit vectors."""
@@ -227,8 +203,6 @@ class ConformalLearner(Learner):
         if self._guarded:
             parts["tried"] = np.array(rounds.tried, dtype=np.float64)
             parts["guards"] = np.array((rounds.history, self.starts), dtype=np.int64)
-        if self.opening:
-            parts |= self.opening.state()
         if self.bets.throttled:
             parts["throttled"] = np.array(sorted(self.bets.throttled.items()), dtype=np.float64)
         if rounds.left:
@@ -248,8 +222,6 @@ class ConformalLearner(Learner):
         if self._guarded:
             rounds.tried = arrays["tried"].tolist()
             rounds.history, self.starts = (int(value) for value in arrays["guards"])
-        if self.opening:
-            self.opening.restore(arrays)
         self.bets.throttled = {int(number): float(least) for number, least in arrays.get("throttled", ())}
         rounds.left = {int(number): bool(known) for number, known in arrays.get("left", ())}
         counts = (int(value) for value in arrays["scalars"])

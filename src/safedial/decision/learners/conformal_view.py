@@ -11,8 +11,7 @@ class View(NamedTuple):
     The last four are None under rules without the guards of `hp_conformal`. `starts` counts the earlier decisions at
     the start dose; `tenth` is the 10th largest applied intensity with a known outcome. If there is no bound, `unknown`
     counts the scores without an outcome among those it would use, and, if too many costs are tied, `ties` is the
-    group's commonest measured cost, how many rounds have it, and how many are known. `start` is what the start dose was
-    learned under, if it was: "certified" or "student".
+    group's commonest measured cost, how many rounds have it, and how many are known.
     """
 
     reward: float
@@ -29,7 +28,6 @@ class View(NamedTuple):
     unknown: int | None = None
     tenth: float | None = None
     ties: list[float] | None = None
-    start: str | None = None
 
     @property
     def informative_rounds(self) -> int:

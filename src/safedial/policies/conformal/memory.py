@@ -34,7 +34,7 @@ class Rounds:
 
     `history` is how many of the first rounds only train. `left` maps the number of each round that is left out to
     whether the last refit already left it out. `tried` holds the largest applied intensities with a known outcome,
-    ascending, at most `TRIED`. `opening` is what a learned start has learned.
+    ascending, at most `TRIED`.
     """
 
     def __init__(self, dim: int, *, ridge: Any, batch: tuple[int, ...] = (), setup: Setup = PLAIN) -> None:
@@ -52,7 +52,6 @@ class Rounds:
         self.crowd = 100
         self.known = np.zeros((*batch, 0), dtype=bool)
         self.frozen: Frozen | None = None
-        self.opening: Any = None
         self.capital = exchangeability.init(batch)
         self.alarmed: Any = np.zeros(batch, dtype=bool)
 
