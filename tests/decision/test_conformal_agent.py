@@ -1,7 +1,6 @@
 """The Agent under the conformal promise: its start, its certificate, its groups, its alarm, its refusals."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -238,17 +237,6 @@ def test_an_agent_with_a_confidence_in_the_full_form_is_refused():
         Agent(2, spec, policy=make_policy("hp_conformal", **PAIR), start_action=0.1)
     for options in ({"form": "full"}, {"confidence": 0.5}):
         Agent(2, spec, policy=make_policy("hp_conformal", **options), start_action=0.1)
-
-
-def test_an_agent_that_was_saved_with_that_pair_is_loaded_with_a_warning_and_goes_on():
-    """data/full-confidence.agent is a file as version 0.1.0 wrote it before the pair was refused."""
-    with pytest.warns(UserWarning, match=r"has no proof with form='full'.*saved by a version that did not check"):
-        agent = Agent.load(Path(__file__).parent / "data" / "full-confidence.agent")
-    assert agent.decisions == 24
-    decision = agent.decide([0.3, 0.3])
-    assert decision.promise == "conformal"
-    agent.update(decision, reward=0.1, cost=0.1)
-    assert agent.informative_rounds == 25
 
 
 def test_a_loaded_agent_that_is_proved_says_no_warning(tmp_path):

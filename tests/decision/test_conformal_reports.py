@@ -153,7 +153,7 @@ def test_history_can_be_given_before_the_first_decision(history, promise):
 def test_a_saved_agent_decides_the_same_bit_for_bit(tmp_path):
     policies = [
         make_policy("hp_conformal", start_dose=0.05),
-        make_policy("hp_conformal", form="full", start_dose=0.05, scaled=True, group=2),
+        make_policy("hp_conformal", form="full", start_dose=0.05, group=2),
     ]
     for policy in policies:
         agent, rng = taught(10, Agent(DIM, conformal_spec(), policy=policy))

@@ -42,12 +42,10 @@ def test_each_round_violates_at_most_as_often_as_promised_within_each_group(worl
                 assert at_most(members, risk), (risk, group, members.mean())
 
 
-def test_the_promise_holds_within_the_users_groups_with_scaled_scores(count):
+def test_the_promise_holds_within_the_users_groups(count):
     spec = make_spec(violation_risk=0.1)
     world = LinearWorld(dim=3, noise="context-scale")
-    policy = make_policy(
-        "hp_conformal", start_dose=1e-3, probe=1.0, scaled=True, group=lambda x: "far" if x[0] > 0.5 else "near"
-    )
+    policy = make_policy("hp_conformal", start_dose=1e-3, probe=1.0, group=lambda x: "far" if x[0] > 0.5 else "near")
     for seen, choice, cost in rounds_of(policy, world, spec, count(1500, 6000), last=400):
         violated = (choice.intensity * cost > spec.threshold)[0]
         for group in range(4):
@@ -172,16 +170,6 @@ def test_a_surer_rank_violates_less():
     assert sure.reward.sum() < plain.reward.sum()
 
 
-def test_scaled_scores_earn_more_where_noise_depends_on_the_context():
-    spec = make_spec(violation_risk=0.05)
-    world = LinearWorld(dim=5, noise="context-scale")
-    plain, scaled = (
-        simulate(make_policy("hp_conformal", scaled=s), world, spec, rounds=4000, seeds=20).reward.sum()
-        for s in (False, True)
-    )
-    assert scaled > 1.05 * plain
-
-
 def test_which_rounds_calibrate_depends_on_their_number_alone():
     assert calibrates(np.arange(5), "split").tolist() == [False, True, False, True, False]
     late = calibrates(np.arange(396, 408), "full").tolist()
@@ -220,7 +208,6 @@ def test_other_policies_refuse_a_conformal_promise():
         ({"window": 10}, "window"),
         ({"lag": -1}, "lag"),
         ({"lag": 500, "window": 400}, "lag"),
-        ({"scaled": None}, "scaled"),
         ({"groups": "signs"}, "groups"),
         ({"form": "full", "predictor": object()}, "split form"),
     ],

@@ -1,18 +1,11 @@
-"""What has no proof is refused for new studies; a study that was created before it was known stays as it is.
-
-data/full-confidence.sql is a store as version 0.1.0 wrote it before `confidence` was refused in the full form.
-"""
-
-import sqlite3
-from contextlib import closing
-from pathlib import Path
+"""What has no proof, or cannot be held by a log, is refused before anything is written."""
 
 import pytest
 
 from safedial import Dose, InvalidInput, SafetySpec, identity
 from safedial.core.dose import DoseCurve
 from safedial.core.scale import own_scale
-from safedial.study import Store, create_study, list_studies, open_study, verify_study
+from safedial.study import create_study, list_studies
 
 PAIR = {
     "dim": 2,
@@ -22,15 +15,6 @@ PAIR = {
     "start_action": 0.1,
     "policy": {"name": "hp_conformal", "form": "full", "confidence": 0.5},
 }
-HASH = "ffff0430643a923cd272e82da3b8e5d0fbbe4f23602cbfb86b25461c5cb7b0f4"
-
-
-@pytest.fixture
-def recorded(tmp_path):
-    with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
-        connection.executescript((Path(__file__).parent / "data" / "full-confidence.sql").read_text())
-    with Store(f"sqlite:///{tmp_path}/store.db") as store:
-        yield store
 
 
 def test_a_new_study_with_a_confidence_in_the_full_form_is_refused(store):
@@ -39,16 +23,6 @@ def test_a_new_study_with_a_confidence_in_the_full_form_is_refused(store):
     assert list_studies(store) == []
     split = {**PAIR, "policy": {"name": "hp_conformal", "confidence": 0.5}}
     assert create_study("new", split, storage=store).ask([0.3, 0.3]).action == 0.1
-
-
-def test_a_recorded_study_with_that_pair_opens_verifies_with_the_same_digest_and_goes_on(recorded):
-    first = verify_study(recorded, "full")
-    assert (first.ok, first.events, first.hash) == (True, 50, HASH)
-    study = create_study("full", PAIR, storage=recorded, load_if_exists=True)
-    decision = study.ask([0.2, 0.1])
-    study.tell(decision.id, reward=0.2 * decision.intensity, cost=0.2 * decision.intensity)
-    assert verify_study(recorded, "full").ok
-    assert open_study("full", storage=recorded).spec.rules.policy.options["confidence"] == 0.5
 
 
 def test_a_study_with_a_dose_curve_of_ones_own_is_refused_before_anything_is_written(store):

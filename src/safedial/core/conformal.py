@@ -17,8 +17,8 @@ k_i = x_iᵀA⁻¹x, the residuals after it are, exactly,
 
     e_new = v           e_i = r_i − k_i v
 
-so that e_i/s_i ≥ e_new/s_new ⟺ r_i ≥ (s_i/s_new + k_i)·v: each round is a half-line in v, and the y that conform,
-#{i : e_i/s_i ≥ e_new/s_new} ≥ m, are bounded by sorting n numbers r_i/(s_i/s_new + k_i). docs/conformal.md derives it.
+so that e_i ≥ e_new ⟺ r_i ≥ (1 + k_i)·v: each round is a half-line in v, and the y that conform,
+#{i : e_i ≥ e_new} ≥ m, are bounded by sorting n numbers r_i/(1 + k_i). docs/conformal.md derives it.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def p_values(old: Array, old_groups: Any, new: Array, new_groups: Any) -> Array:
 def conforming_bound(residual: Array, slope: Array, top: int) -> float:
     """The largest v with #{i : residual_i ≥ slope_i·v} ≥ top; +∞ if it has no bound, or none conforms, or top is 0.
 
-    A round with slope > 0 counts for v ≤ residual/slope. A slope ≤ 0 is rare (it needs x_iᵀA⁻¹x ≤ −s_i/s_new): such a
+    A round with slope > 0 counts for v ≤ residual/slope. A slope ≤ 0 is rare (it needs x_iᵀA⁻¹x ≤ −1): such a
     round counts for v ≥ residual/slope, or, at slope 0, always or never.
 
     >>> conforming_bound(np.array([1.0, 2.0, 3.0]), np.ones(3), 2)

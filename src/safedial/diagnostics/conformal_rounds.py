@@ -31,7 +31,7 @@ Array = NDArray[np.float64]
 LEAST = 2 * FIRST_FIT
 """The fewest rounds with a dose that can be checked: with fewer there is no score to rank."""
 
-LEARNING = ("form", "confidence", "group", "groups", "scaled", "predictor", "window", "lag")
+LEARNING = ("form", "confidence", "group", "groups", "predictor", "window", "lag")
 """The options of `hp_conformal` that say how it learns; the others say which dose it gives."""
 
 

@@ -98,7 +98,7 @@ def check_equal_variance(walked: StudentRounds, *, needed: float) -> Finding:
         found=f"The feature with the largest bet is {names[largest]}.",
         fine="There is no evidence against noise of one size.",
         broken="The noise depends on the context: bounds are too low where it is large. State the ratio of variances "
-        "(noise_ratio), or use hp_conformal with scaled scores.",
+        "(noise_ratio), or use hp_conformal.",
         feature=names[largest],
     )
 

@@ -41,12 +41,11 @@ SERIES: dict[str, tuple[str, dict[str, Any]]] = {
     "HP-UCB": ("hp_ucb", {}),
     "HP-Probe": ("hp_probe", {}),
     "HP-Conformal": ("hp_conformal", {}),
-    "HP-Conformal, scaled": ("hp_conformal", {"scaled": True}),
     "HP-Conformal, full": ("hp_conformal", {"form": "full"}),
     "On-Expectation": ("on_expectation", {}),
 }
 
-FORMS = {"full": ("*", 8), "scaled": ("d", 6)}
+FORMS = {"full": ("*", 8)}
 """Marker and size of the forms of one policy."""
 
 RAREST = 1e-3

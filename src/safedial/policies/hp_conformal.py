@@ -69,7 +69,6 @@ class Outlook(NamedTuple):
 
     reward: Any
     cost: Any
-    scale: Any
     norm: Any
     code: Any
     context: Any
@@ -84,7 +83,6 @@ def hp_conformal(
     probe: float | Literal["sqrt"] = PROBE,
     confidence: float | None = None,
     group: int | str | Callable[[Any], Hashable] | None = None,
-    scaled: Any = False,
     predictor: Any = None,
     window: int = 100_000,
     lag: int = 0,
@@ -109,7 +107,6 @@ def hp_conformal(
             For the split form: nothing is proved about the full one, and simulations, agents and studies refuse it.
         group: the promise then also holds within each of your groups: the number of a context's column whose values
             are labels (or, for an Agent with features, its name), or a function from a context to a label.
-        scaled: True: scores are divided by ŝ(x), an estimate of how large errors are at x; or a model for ŝ.
         predictor: a model with `fit(X, y)` and `predict(X)` in place of ridge regression (split form), once it has 50
             rounds to learn from.
         window: how many of the latest rounds are kept. It bounds memory and does not affect the promise, because it
@@ -133,7 +130,7 @@ def hp_conformal(
     Shafer, "Algorithmic Learning in a Random World" (2005); training-conditional: Vovk (2012).
     """
     _check_doses(form, start_dose, probe, confidence)
-    _check_model(form, group, predictor, scaled, window=window, lag=lag)
+    _check_model(form, group, predictor, window=window, lag=lag)
     stated = {"groups": groups, "reach": reach, "history": history, "least_dose": least_dose}
     stated = {name: value for name, value in stated.items() if value is not UNSTATED}
     most, least, signed = stated.get("reach"), stated.get("least_dose"), stated.get("groups", "sign") == "sign"
@@ -141,7 +138,7 @@ def hp_conformal(
     signs = stated.get("groups", "sign")
     require(signs in ("sign", "none"), "groups", signs, "must be 'sign' or 'none'")
     trains = stated.get("history") == "train"
-    setup = Setup(form, group, predictor, scaled, window, lag, trains, most is not None, signed)
+    setup = Setup(form, group, predictor, window, lag, trains, most is not None, signed)
     certified = fixed()
 
     def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = ()) -> Rounds:
@@ -150,21 +147,20 @@ def hp_conformal(
         require(inside, "group", group, f"must be a column of a context of dimension {dim}", "columns count from 0")
         one = batch == () or most is None
         require(one, "reach", most, "is a guard for an Agent or a study", "leave it out of a simulation")
-        for name, model in (("predictor", predictor), ("scaled", scaled)):
-            if model is not None and not isinstance(model, bool):
-                try_out(name, model, dim)
+        if predictor is not None:
+            try_out("predictor", predictor, dim)
         return Rounds(dim, ridge=ridge, batch=batch, setup=setup)
 
     def predict(state: Rounds, context: Any) -> Outlook:
         norm = np.sqrt(np.vecdot(context, context))
-        reward, cost, scale = 0.0 * norm, 0.0 * norm, 0.0 * norm + 1.0
+        reward, cost = 0.0 * norm, 0.0 * norm
         if state.frozen is not None:
             one = context[..., None, :]
-            reward, cost, scale = (part(one)[..., 0] for part in state.frozen[:3])
+            reward, cost = (part(one)[..., 0] for part in state.frozen[:2])
         code = state.code(context, reward)
         if not state.batch:
-            reward, cost, scale, norm, code = float(reward), float(cost), float(scale), float(norm), int(code)
-        return Outlook(reward, cost, scale, norm, code, context, state)
+            reward, cost, norm, code = float(reward), float(cost), float(norm), int(code)
+        return Outlook(reward, cost, norm, code, context, state)
 
     def decide(prediction: Any, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
         bound = cost_bound(prediction, spec, confidence)
@@ -203,7 +199,7 @@ def hp_conformal(
         require(lawful, "confidence", confidence, rule, "use form='split', or leave confidence out")
 
     options = {"form": form, "start_dose": start_dose, "probe": probe, "confidence": confidence}
-    options |= {"group": group, "scaled": scaled, "predictor": predictor, "window": window, "lag": lag}
+    options |= {"group": group, "predictor": predictor, "window": window, "lag": lag}
     options |= stated
     label = "HP-Conformal" if form == "split" else "HP-Conformal, full"
     own = {"init": init, "predict": predict, "update": update, "check": check}
@@ -219,7 +215,6 @@ def cost_bound(prediction: Outlook, spec: SafetySpec, confidence: float | None) 
         frozen,
         prediction.context,
         cost=prediction.cost,
-        scale=prediction.scale,
         code=prediction.code,
         spec=spec,
         confidence=confidence,
@@ -250,11 +245,10 @@ def _check_doses(form: Any, start_dose: Any, probe: Any, confidence: Any) -> Non
     require(share, "confidence", confidence, "must be a number in (0, 1) or None")
 
 
-def _check_model(form: Any, group: Any, predictor: Any, scaled: Any, *, window: Any, lag: Any) -> None:
+def _check_model(form: Any, group: Any, predictor: Any, *, window: Any, lag: Any) -> None:
     known = group is None or is_whole(group, 0) or isinstance(group, str) or callable(group)
     require(known, "group", group, "must be a column's number, a feature's name or a function of a context")
     fits = predictor is None or form != "full"
     require(fits, "predictor", predictor, "works with the split form only", "choose form='split'")
     require(is_whole(window, 100), "window", window, "must be a whole number >= 100")
     require(is_whole(lag, 0) and lag <= window, "lag", lag, f"must be a whole number from 0 to window = {window}")
-    require(scaled is not None, "scaled", scaled, "must be True, False or a model with fit and predict")

@@ -32,9 +32,6 @@ def brute_force(state, context, risk):
     rows, reward, cost = state.context[:count], state.reward[:count], state.cost[:count]
     apart = rows[0:count:2]
     benefit = ridge_coef(apart, reward[0:count:2], ridge)
-    scale = np.ones(count + 1)
-    if state.setup.scaled:
-        scale = state.frozen.scale(np.vstack([rows, context]))
     held = np.arange(1, count, 2)
     group = held[(rows[held] @ benefit >= 0) == (context @ benefit >= 0)]
     kept, top = (int(part) for part in places(group.size, risk))
@@ -44,7 +41,7 @@ def brute_force(state, context, risk):
 
     def scores(y):
         everything, targets = np.vstack([rows, context]), np.append(cost, y)
-        return (targets - everything @ ridge_coef(everything, targets, ridge)) / scale
+        return targets - everything @ ridge_coef(everything, targets, ridge)
 
     low, high = scores(0.0), scores(1.0)
     start, slope = low[group] - low[-1], (high - low)[group] - (high - low)[-1]
@@ -60,8 +57,7 @@ def brute_force(state, context, risk):
 
 
 @pytest.mark.portable
-@pytest.mark.parametrize("scaled", [False, True])
-def test_full_conformal_equals_its_definition(scaled, count):
+def test_full_conformal_equals_its_definition(count):
     finite = 0
     for seed in range(count(200, 600)):
         rng = np.random.default_rng([seed, 7])
@@ -70,10 +66,10 @@ def test_full_conformal_equals_its_definition(scaled, count):
             float(rng.choice([0.05, 1.0, 5.0])),
             float(rng.choice([0.15, 0.3, 0.6])),
         )
-        setup = Setup(form="full", scaled=scaled)
+        setup = Setup(form="full")
         state, context = filled(setup, int(rng.integers(20, 60)), dim, seed, ridge)
         context = context * float(rng.choice([0.5, 1.0, 30.0]))
-        policy = make_policy("hp_conformal", form="full", scaled=scaled)
+        policy = make_policy("hp_conformal", form="full")
         seen = policy.predict(state, context)
         found = policy.decide(seen, make_spec(violation_risk=risk), round=1.0, coin=0.5).bounds.cost_upper
         expected = brute_force(state, context, risk)
@@ -84,25 +80,24 @@ def test_full_conformal_equals_its_definition(scaled, count):
     assert finite > 100
 
 
-@pytest.mark.parametrize("scaled", [False, True])
-def test_a_batch_equals_its_elements(scaled):
+def test_a_batch_equals_its_elements():
     for form in ("split", "full"):
-        setup = Setup(form=form, scaled=scaled)
+        setup = Setup(form=form)
         whole, context = filled(setup, 90, 3, 5, batch=(1, 4))
         spec = make_spec(violation_risk=np.array([0.1, 0.3])[:, None])
-        found = bound(form, scaled, whole, context, spec)
+        found = bound(form, whole, context, spec)
         for seed in range(4):
             alone = Rounds(3, ridge=0.7, setup=setup)
             for step in range(90):
                 alone.append(*(getattr(whole, name)[0, seed, step] for name in ("context", "reward", "cost")))
             alone.refit()
             for row, risk in enumerate((0.1, 0.3)):
-                single = bound(form, scaled, alone, context[0, seed], make_spec(violation_risk=risk))
+                single = bound(form, alone, context[0, seed], make_spec(violation_risk=risk))
                 assert single == pytest.approx(found[row, seed], rel=1e-9)
 
 
-def bound(form, scaled, state, context, spec):
-    policy = make_policy("hp_conformal", form=form, scaled=scaled)
+def bound(form, state, context, spec):
+    policy = make_policy("hp_conformal", form=form)
     return policy.decide(policy.predict(state, context), spec, round=1.0, coin=0.5).bounds.cost_upper
 
 
@@ -117,9 +112,7 @@ def test_rescoring_at_a_refit_equals_computing_from_scratch():
         group = scores[(held @ benefit >= 0) == (context @ benefit >= 0)]
         kept, top = places(group.size, risk)
         expected = context @ cost_coef + np.sort(group[group.size - kept :])[kept - top]
-        assert bound("split", False, state, context, make_spec(violation_risk=risk)) == pytest.approx(
-            expected, abs=1e-9
-        )
+        assert bound("split", state, context, make_spec(violation_risk=risk)) == pytest.approx(expected, abs=1e-9)
 
 
 def test_the_quantile_is_mapies_on_the_same_split():
@@ -144,7 +137,6 @@ def test_the_quantile_is_mapies_on_the_same_split():
             one_group._replace(ages=ages),
             x,
             cost=float(state.frozen.cost(x[None])[0]),
-            scale=1.0,
             code=0,
             spec=make_spec(violation_risk=risk),
             confidence=None,
@@ -169,8 +161,8 @@ def test_a_round_that_is_not_known_scores_infinity_and_does_not_train():
     assert full.frozen.full.coef[0] == pytest.approx(18 / 19)
     assert np.isinf(full.frozen.full.residual).sum() == 1
     spec = make_spec(violation_risk=0.1)
-    assert bound("full", False, full, np.ones(1), spec) == np.inf, "the largest of 9 is not known"
-    assert bound("split", False, state, np.ones(1), spec) == np.inf
+    assert bound("full", full, np.ones(1), spec) == np.inf, "the largest of 9 is not known"
+    assert bound("split", state, np.ones(1), spec) == np.inf
 
 
 def test_an_outcome_that_comes_late_counts_from_the_next_refit_on():

@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from scipy.stats import binomtest
 from sklearn.linear_model import LinearRegression, Ridge
 
 from safedial import InvalidInput, LinearWorld, make_policy, simulate
@@ -37,11 +36,6 @@ def test_a_better_predictor_earns_more_where_the_mean_is_not_linear():
     assert shares(world, predictor=Nearest()) > shares(world) + 0.01
 
 
-def test_a_model_may_estimate_the_scale():
-    world = LinearWorld(dim=2, noise="context-scale")
-    assert shares(world, scaled=Nearest()) > 0.5
-
-
 class Odd:
     """A predictor with a fault."""
 
@@ -68,11 +62,10 @@ class Odd:
         (LinearRegression, "fit"),
     ],
 )
-@pytest.mark.parametrize("option", ["predictor", "scaled"])
-def test_a_predictor_that_cannot_work_is_refused_before_the_first_round(model, named, option):
+def test_a_predictor_that_cannot_work_is_refused_before_the_first_round(model, named):
     with pytest.raises(InvalidInput, match=named) as caught:
-        simulate(make_policy("hp_conformal", **{option: model}), LinearWorld(dim=3), make_spec(), rounds=50, seeds=2)
-    assert option in str(caught.value)
+        simulate(make_policy("hp_conformal", predictor=model), LinearWorld(dim=3), make_spec(), rounds=50, seeds=2)
+    assert "predictor" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -90,32 +83,12 @@ def test_predictions_that_are_not_numbers_get_the_start_dose():
         assert np.all(intensity[first <= 0] != 0.0123)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-@pytest.mark.parametrize("form", ["split", "full"])
-def test_a_scale_that_is_not_a_number_gets_the_start_dose_and_keeps_the_promise(form, bad):
-    """Level 1e-6. Before this was handled, the others violated at twice the risk."""
-    few = Odd(lambda rows: np.where(rows[:, 0] > 0.995, bad, 1.0))
-    policy = make_policy("hp_conformal", form=form, scaled=few, start_dose=1e-4, probe=1.0)
-    over = []
-    with pytest.warns(UserWarning, match="not finite"):
-        run = simulate(
-            policy, LinearWorld(dim=2), make_spec(violation_risk=0.1, threshold=0.1), rounds=400, seeds=30, points=400,
-            observe=lambda r: over.append((r.context[0, :, 0] > 0.995, r.choice.intensity[0] == 1e-4)),
-        )  # fmt: skip
-    far, started = np.array(over)[250:].swapaxes(0, 1)
-    assert np.all(started[far])
-    assert np.mean(started[~far]) < 0.2
-    violations = run.violations_curve[-1] - run.violations_curve[run.checkpoints.searchsorted(250)]
-    assert binomtest(int(violations.sum()), 30 * 150, 0.1, alternative="greater").pvalue > 1e-6
-
-
 def test_without_any_known_outcome_predictions_are_zero():
-    from safedial.policies.conformal.predictors import linear, ridge_fit, scale_of
+    from safedial.policies.conformal.predictors import linear, ridge_fit
 
     rows, nothing = np.ones((4, 2)), np.zeros(4, dtype=bool)
     _, coef = ridge_fit(rows, np.ones((4, 1)), nothing, 1.0)
     assert linear(coef[..., 0])(rows).tolist() == [0.0] * 4
-    assert scale_of(rows, np.ones(4), nothing, 1.0, True)(rows).tolist() == [1.0] * 4
 
 
 def test_a_fit_that_fails_later_leaves_predictions_unknown():

@@ -116,7 +116,6 @@ def facts(decision: Decision) -> dict[str, Any]:
         "model": {
             "reward": seen.reward,
             "cost": seen.cost,
-            "scale": seen.scale,
             "context_norm": seen.norm,
             "rounds": seen.rounds,
             "known_outcomes": seen.known,

@@ -108,7 +108,6 @@ class ConformalLearner(Learner):
         seen = View(
             outlook.reward,
             outlook.cost if full is None else float(outlook.context @ full.coef),
-            outlook.scale,
             outlook.norm,
             outlook.code,
             label,

@@ -16,7 +16,6 @@ class View(NamedTuple):
 
     reward: float
     cost: float
-    scale: float
     norm: float
     code: int
     label: Any

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core.conformal import conforming_bound, places, sure_places
-from safedial.core.namespace import namespace
 from safedial.core.spec import SafetySpec
-from safedial.policies.conformal.predictors import Fitted, fit_each, linear, ridge_fit, scale_of
+from safedial.policies.conformal.predictors import Fitted, fit_each, linear, ridge_fit
 
 Array = NDArray[np.float64]
 
@@ -38,7 +37,6 @@ class Setup(NamedTuple):
     form: str = "split"
     group: int | str | Callable[[Any], Hashable] | None = None
     predictor: Any = None
-    scaled: Any = False
     window: int = 100_000
     lag: int = 0
     trains_only: bool = False
@@ -47,8 +45,8 @@ class Setup(NamedTuple):
 
     @property
     def all_calibrate(self) -> bool:
-        """Whether every round trains and calibrates: in the full form, if neither groups nor scales are learned."""
-        return self.form == "full" and not self.signed and self.scaled is False
+        """Whether every round trains and calibrates: in the full form, if groups are not learned."""
+        return self.form == "full" and not self.signed
 
 
 class Past(NamedTuple):
@@ -83,7 +81,7 @@ class Ties(NamedTuple):
 
 
 class Full(NamedTuple):
-    """Full conformal ridge: A⁻¹ and μ̂ from every known round; the calibration rounds with their residuals, scales,
+    """Full conformal ridge: A⁻¹ and μ̂ from every known round; the calibration rounds with their residuals,
     groups and ages, which are those of `Frozen` unless every round calibrates.
     """
 
@@ -91,7 +89,6 @@ class Full(NamedTuple):
     coef: Array
     rows: Array
     residual: Array
-    scales: Array
     codes: Any
     ages: Any
 
@@ -108,7 +105,6 @@ class Frozen(NamedTuple):
 
     reward: Fitted
     cost: Fitted
-    scale: Fitted
     scores: Array
     codes: Any
     ages: Any
@@ -144,32 +140,26 @@ def freeze(setup: Setup, ridge: float, past: Past) -> Frozen:
         # The sign then only says how much of the safe dose is given, so r̂ may come from any rounds: from all of them.
         _, coef = ridge_fit(context, past.reward[..., None], known, ridge)
         predict_reward = _own(setup, context, past.reward, known, linear(coef[..., 0]))
-    predict_scale = _constant_scale
-    if setup.scaled is not False:
-        residual = np.where(seen, targets[..., 1], 0.0) - predict_cost(apart)
-        predict_scale = scale_of(apart, residual, seen, ridge, setup.scaled)
     rows, outcome = context[..., held, :], cost[..., held]
-    guess, scales, benefit = predict_cost(rows), predict_scale(rows), predict_reward(rows)
-    if not np.all(np.isfinite(guess) & np.isfinite(scales) & np.isfinite(benefit)):
+    guess, benefit = predict_cost(rows), predict_reward(rows)
+    if not np.all(np.isfinite(guess) & np.isfinite(benefit)):
         words = "a predictor gave values that are not finite: such rounds score +inf and get the start dose"
         warnings.warn(words, UserWarning, stacklevel=2)
     groups = 2 * (int(label.max(initial=0)) + 1)
     codes = 2 * label[..., held] + (setup.signed & (benefit >= 0.0))
-    scores = score(outcome, guess, scales)
+    scores = score(outcome, guess)
     bounding = codes
     if setup.all_calibrate:
         held = slice(int(np.searchsorted(past.numbers, past.first)), None)
         rows, outcome, bounding = context[..., held, :], cost[..., held], 2 * label[..., held]
-        scales = np.ones(bounding.shape)
     ages, sizes = _ages(bounding, groups)
     full = None
     if setup.form == "full":
         inverse, coef = ridge_fit(context, cost[..., None], known, ridge)
-        residual = score(outcome, linear(coef[..., 0])(rows), np.where(np.isfinite(scales), 1.0, np.nan))
-        scales = np.where(np.isfinite(scales), scales, 1.0)
-        full = Full(inverse, coef[..., 0], rows, residual, scales, bounding, ages)
+        residual = score(outcome, linear(coef[..., 0])(rows))
+        full = Full(inverse, coef[..., 0], rows, residual, bounding, ages)
     ties = None if past.measured is None else find_ties(past.measured[held], np.isfinite(outcome), bounding, len(sizes))
-    return Frozen(predict_reward, predict_cost, predict_scale, scores, codes, ages, sizes, full, ties, [])
+    return Frozen(predict_reward, predict_cost, scores, codes, ages, sizes, full, ties, [])
 
 
 def _parts(numbers: Any, form: str, first: int) -> tuple[Any, Any]:
@@ -197,10 +187,10 @@ def find_ties(measured: Array, known: Any, codes: Any, groups: int) -> Ties:
     return Ties(value, count, size)
 
 
-def score(cost: Array, guess: Array, scale: Array) -> Array:
-    """(C/g − ĉ(x))/ŝ(x); +∞ if the outcome, the prediction or the scale is unknown."""
-    known = np.isfinite(guess) & np.isfinite(scale)
-    return np.where(known, cost - np.where(known, guess, 0.0), np.inf) / np.where(known, scale, 1.0)
+def score(cost: Array, guess: Array) -> Array:
+    """C/g − ĉ(x); +∞ if the outcome or the prediction is unknown."""
+    known = np.isfinite(guess)
+    return np.where(known, cost - np.where(known, guess, 0.0), np.inf)
 
 
 def _ages(codes: Any, groups: int) -> tuple[Any, Any]:
@@ -226,25 +216,19 @@ def _ages(codes: Any, groups: int) -> tuple[Any, Any]:
     return ages, sizes.reshape((*codes.shape[:-1], groups + 1))
 
 
-def upper(
-    frozen: Frozen, context: Array, *, cost: Any, scale: Any, code: Any, spec: SafetySpec, confidence: float | None
-) -> Any:
+def upper(frozen: Frozen, context: Array, *, cost: Any, code: Any, spec: SafetySpec, confidence: float | None) -> Any:
     """U(x): C/g of a new round of this group exceeds it with probability at most δ; +∞ if there is no bound."""
-    xp = namespace(scale)
-    known = abs(scale) < math.inf
-    if frozen.ties is not None:
-        known = known and not frozen.ties.found[min(code, len(frozen.ties.known) - 1)]
-    scale = xp.where(known, scale, 1.0)
+    if frozen.ties is not None and frozen.ties.found[min(code, len(frozen.ties.known) - 1)]:
+        return math.inf
     if frozen.full is not None:
-        bound = _full_upper(frozen, frozen.full, context, scale=scale, code=code, spec=spec, confidence=confidence)
-        return xp.where(known, bound, math.inf)
+        return _full_upper(frozen, frozen.full, context, code=code, spec=spec, confidence=confidence)
     quantile = quantiles(frozen, spec, confidence)
     if isinstance(code, int):
-        margin = scale * float(quantile[min(code, len(quantile) - 1)])
+        margin = float(quantile[min(code, len(quantile) - 1)])
     else:
         group = np.broadcast_to(np.minimum(code, quantile.shape[-1] - 1), quantile.shape[:-1])
-        margin = scale * np.take_along_axis(quantile, group[..., None], axis=-1)[..., 0]
-    return xp.where(known, cost + margin + SLACK * (abs(cost) + abs(margin)), math.inf)
+        margin = np.take_along_axis(quantile, group[..., None], axis=-1)[..., 0]
+    return cost + margin + SLACK * (abs(cost) + abs(margin))
 
 
 def quantiles(frozen: Frozen, spec: SafetySpec, confidence: float | None) -> Array:
@@ -260,13 +244,13 @@ def quantiles(frozen: Frozen, spec: SafetySpec, confidence: float | None) -> Arr
 
 
 def _full_upper(
-    frozen: Frozen, full: Full, context: Array, *, scale: Any, code: Any, spec: SafetySpec, confidence: float | None
+    frozen: Frozen, full: Full, context: Array, *, code: Any, spec: SafetySpec, confidence: float | None
 ) -> Any:
     direction = (full.inverse @ context[..., None])[..., 0]
     centre = np.vecdot(context, full.coef)
     code = np.asarray(code)
     kept, top = group_places(frozen, code, spec.violation_risk, confidence)
-    slope = full.scales / np.asarray(scale)[..., None] + (full.rows @ direction[..., None])[..., 0]
+    slope = 1.0 + (full.rows @ direction[..., None])[..., 0]
     used = (full.codes == code[..., None]) & (full.ages < kept[..., None])
     # With a positive slope a round counts up to residual/slope, so a quantile of these values is exact. A slope ≤ 0,
     # which is rare, makes it count from a value on; `conforming_bound` handles that.
@@ -317,7 +301,3 @@ def _own(setup: Setup, rows: Array, target: Array, seen: Any, early: Fitted) -> 
     if setup.predictor is None:
         return early
     return fit_each(setup.predictor, rows, target, seen, name="predictor", early=early)
-
-
-def _constant_scale(contexts: Array) -> Array:
-    return np.ones(contexts.shape[:-1])

@@ -186,7 +186,7 @@ class Rounds:
         if frozen is None:
             return held[:0], np.empty((*self.batch, 0))
         rows, cost = self.context[..., first + held, :], self.cost[..., first + held]
-        scores = score(cost, frozen.cost(rows), frozen.scale(rows))
+        scores = score(cost, frozen.cost(rows))
         codes = self.code(rows, frozen.reward(rows))
         return self.fitted + held, p_values(frozen.scores, frozen.codes, scores, codes)
 

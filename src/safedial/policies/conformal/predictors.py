@@ -27,9 +27,6 @@ FEWEST = 50
 ALIKE = 1e-4
 """How far a user's model may answer a row among others otherwise than alone, relatively: rounding to 32 bits does."""
 
-SMALLEST_SCALE = 0.1
-"""ŝ(x) is at least this share of the mean absolute residual."""
-
 
 def ridge_fit(rows: Array, targets: Array, seen: Any, ridge: float) -> tuple[Array, Array]:
     """(A⁻¹, coefficients) of ridge regression on the known rows: rows (..., n, d), targets (..., n, k)."""
@@ -98,28 +95,6 @@ def try_out(name: str, model: Any, dim: int) -> None:
     same = np.isnan(alone) | np.isclose(together, alone, rtol=ALIKE, atol=1e-9, equal_nan=True)
     rule = "must predict each row alike, alone and among others"
     require(np.all(same), name, model, rule, "past and new rounds are compared by it")
-
-
-def scale_of(rows: Array, residual: Array, seen: Any, ridge: float, model: Any) -> Fitted:
-    """ŝ(x): the size of residuals at x, estimated from the training rounds; positive everywhere.
-
-    Ridge regression of |residual| on 1, x and x², or the user's model; at least a tenth of the mean |residual|.
-    """
-    size = np.where(seen, np.abs(residual), 0.0)
-    mean = size.sum(axis=-1) / np.maximum(seen.sum(axis=-1), 1)
-    least = np.where(mean > 0.0, SMALLEST_SCALE * mean, 1.0)
-    _, coef = ridge_fit(_with_squares(rows), size[..., None], seen, ridge)
-    on_squares = linear(coef[..., 0])
-
-    def fitted(contexts: Array) -> Array:
-        return on_squares(_with_squares(contexts))
-
-    own = fitted if model is True else fit_each(model, rows, size, seen, name="scaled", early=fitted)
-    return lambda contexts: np.maximum(own(contexts), least[..., None])
-
-
-def _with_squares(rows: Array) -> Array:
-    return np.concatenate([np.ones((*rows.shape[:-1], 1)), rows, rows * rows], axis=-1)
 
 
 def _trying(name: str, step: str, call: Callable[..., Any], *arguments: Any) -> Any:
