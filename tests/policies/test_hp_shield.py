@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from safedial import Agent, Dial, InvalidInput, LinearWorld, SafetySpec, growth, simulate
+from safedial import Agent, Dial, InvalidInput, SafetySpec, growth, simulate
 from safedial.core.adaptive import excess_bound
 from safedial.core.count_rule import climb_limit
 from safedial.core.count_window import BatchWindow
@@ -152,19 +152,6 @@ def test_lanes_with_rounds_left_out_and_levels_decide_as_agents_do(options, fiel
     assert len({float(each) for each in setting / context[:, 0]}) == lanes, "they differ"
 
 
-def test_the_offset_family_climbs_by_one_level_at_least_and_plays_levels_alone():
-    """Levels lie further apart than the climb limit reaches."""
-    levels = (0.02, 0.1, 0.5, 1.0)
-    policy = hp_shield(
-        base=0, growth=growth.relative(1, 1, floor=0), family="offset", start_scale=SAFE / 0.3, levels=levels
-    )
-    world = Patients(seeds=20, rounds=60)
-    world.tolerance[:], world.power[:] = 2.0, 1.0
-    places = np.searchsorted(levels, play(policy, world)[0])
-    assert np.all(np.diff(places, axis=0) <= 1), "one after the other"
-    assert np.all(places[[0, -1]] == [[0], [3]])
-
-
 def test_levels_and_costs_that_cannot_be_are_refused():
     state = hp_shield(base=0, growth=BRACKET, levels=(0.1, 1.0)).init(1, ridge=1.0, batch=(1,))
     policy = hp_shield(base=0, growth=BRACKET, levels=(0.1, 1.0))
@@ -174,8 +161,6 @@ def test_levels_and_costs_that_cannot_be_are_refused():
         Agent(1, SafetySpec(threshold=2.0, violation_risk=RISK, promise="bracket"), policy=policy)
     costs = {name: Cost(threshold=2.0, growth=BRACKET) for name in ("trough", "auc")}
     several = SafetySpec(costs=costs, violation_risk=RISK, promise="bracket")
-    with pytest.raises(InvalidInput, match="family = 'offset': must be 'scale' for several costs"):
-        simulate(hp_shield(base=0, family="offset"), DoseResponseWorld(), several, rounds=2, seeds=1)
     with pytest.raises(InvalidInput, match=r"costs = \['trough', 'auc'\]: are for an Agent"):
         simulate("hp_probe", DoseResponseWorld(), several, rounds=2, seeds=1)
 
@@ -223,7 +208,7 @@ def test_with_an_exact_curve_each_base_spends_the_whole_risk():
     """All rounds from 20 on, 400 runs: within 0.004 of δ, over six standard errors between runs."""
     world = Patients()
     world.power[:] = 1.0
-    for options in ({}, {"learned": True}, {"family": "offset"}):
+    for options in ({}, {"learned": True}):
         policy = hp_shield(base=0, growth=growth.relative(1, 1, floor=0), climb=None, start_scale=SAFE, **options)
         excess = play(policy, world)[1][20:]
         assert excess.mean() == pytest.approx(RISK, abs=0.004)
@@ -350,20 +335,6 @@ def test_a_group_that_comes_after_many_rounds_counts_its_own_alone():
     assert learned[-1].mean() > 0.04
 
 
-def test_a_simulation_of_the_paper_s_world_earns_more_than_the_start_alone():
-    policy = hp_shield(
-        base=lambda context: np.ones(context.shape[:-1]),
-        growth=growth.relative(1, 1, floor=0),
-        family="offset",
-        start_scale=0.14,
-        chooser="sign",
-        probe=0.01,
-    )
-    run = simulate(policy, LinearWorld(dim=3), make_spec(threshold=0.5, violation_risk=RISK), rounds=150, seeds=40)
-    assert run.violations.mean() / 150 < RISK
-    assert run.reward.sum() > 0.5 * run.exact_clairvoyant_reward.sum()
-
-
 def test_the_newest_base_with_a_third_of_the_rounds_since_its_fit_is_used():
     bases = Bases(1, 2)
     for count in (10, 20, 40):
@@ -403,8 +374,6 @@ def test_a_base_does_not_learn_that_a_round_tolerates_many_times_what_it_was_giv
         ({"base": -1}, "base = -1: must be a column's number, a feature's name, 'proposal' or a function"),
         ({"growth": 3}, "growth = 3: must be a bracket, or a table"),
         ({"learned": "yes"}, "learned = 'yes': must be True or False"),
-        ({"family": "log"}, "family = 'log': must be 'scale' or 'offset'"),
-        ({"family": "offset", "growth": growth.spread(1.2, 0.5)}, "family = 'offset': must be 'scale' for costs of 0"),
         ({"start_scale": 0}, r"start_scale = 0: must be a number in \(0, 1\]; state the share"),
         ({"climb": 1}, "climb = 1: must be a number > 1 or None; try 1.25"),
         ({"confidence": 1.0}, "confidence = 1.0: must be a number in"),

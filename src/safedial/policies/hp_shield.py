@@ -3,8 +3,7 @@
 Each past round tells a lower bound on the scale it would have tolerated (`core.tolerated`). The count rule
 (`core.count_rule`) plays the largest scale at which at most m − 1 of the latest n rounds would have exceeded:
 
-1. a base gives each context a setting (a protocol's, or a learned one), and a family makes settings from it: λ times
-   the base, or for the offset family the largest setting whose predicted cost, plus −λ, keeps the threshold;
+1. a base gives each context a setting (a protocol's, or a learned one), and a scale λ makes a_λ = λ times the base;
 2. T̂_i = sup{λ : the bracket's bound on round i's cost at a_λ(X_i) is at most τ};
 3. λ̂ = the m-th smallest T̂ of the latest n rounds, limited by the climb limit; a_λ̂(X_t), or less, is played;
 4. where nothing can be said, the start, a share of the protocol's setting that the user declares safe.
@@ -58,7 +57,6 @@ def hp_shield(
     growth: Growth | Mapping[str, Any] | None = None,
     learned: bool = False,
     regressor: Any = None,
-    family: Literal["scale", "offset"] = "scale",
     start_scale: float | None = None,
     climb: float | None = CLIMB,
     confidence: float | None = None,
@@ -84,9 +82,8 @@ def hp_shield(
             states `costs`, which have brackets and directions of their own.
         learned: True: the base is learned from the rounds, with the protocol as its prior mean.
         regressor: None for ridge regression, or an Agent's: an object with fit(X, y) and predict(X) that learns, from
-            contexts, the logarithm of the tolerated setting over the protocol's, or in the offset family the cost per
-            unit. It must be deterministic, for a loaded agent fits it again.
-        family: "scale", λ times the base; or "offset", with a learned cost per unit of the setting.
+            contexts, the logarithm of the tolerated setting over the protocol's. It must be deterministic, for a loaded
+            agent fits it again.
         start_scale: the share of the protocol's setting that you declare safe for every context; an Agent may be given
             a `start_action` instead. In a simulation a quarter by default.
         climb: how many times the largest recent scale may be used; None for no limit.
@@ -116,12 +113,11 @@ def hp_shield(
     The promise, P(C_t > τ) ≤ δ in each round, needs no `estimation_risk`. One threshold and one risk at a time.
     """
     bracket: Any = growth if growth is None or isinstance(growth, Growth) else growth_from_dict(growth)
-    setup = _setup(base, bracket, learned=learned, family=family, start_scale=start_scale)
+    setup = _setup(base, learned=learned, start_scale=start_scale)
     _check(climb, confidence, adapt, probe)
     _check_chooser(chooser, base, reward_model, request)
     _check_labels(group, unit, adapt)
-    needed = regressor is None or learned or family == "offset"
-    require(needed, "regressor", regressor, "is for a learned base", "state learned=True")
+    require(regressor is None or learned, "regressor", regressor, "is for a learned base", "state learned=True")
     lag = _whole(lag)
     require(direction in ("above", "below"), "direction", direction, "must be 'above' or 'below'")
     marks = None if levels is None else tuple(map(float, levels))
@@ -136,8 +132,6 @@ def hp_shield(
         brackets = [each.growth for each in several.values()] if several else [bracket]
         named = [name for each in brackets for name in each.features]
         named += [each for each in (base, group, unit) if isinstance(each, str)]
-        one = not several or family == "scale"
-        require(one, "family", family, "must be 'scale' for several costs", "an offset is of one predicted cost")
         names = "base, growth, group, unit"
         require(not named, names, named, "are named, and only an Agent has names", "give columns and numbers")
         for name, value in (("lag", lag), ("regressor", regressor), ("reward_model", reward_model)):
@@ -190,13 +184,13 @@ def hp_shield(
         costs = {name: lanes(each) for name, each in costs.items()}
         # A round that is given nothing has weight 0, though its cost is known.
         known = ((weight > 0.0) | (applied == 0.0)) & np.all(np.isfinite([cost, *costs.values()]), axis=0)
-        reward, cost = np.where(known, reward, 0.0), np.where(known, cost, 0.0)
+        reward = np.where(known, reward, 0.0)
         total = reward * (applied if reward_intensity is None else lanes(reward_intensity))
         told = applied, total, known, None if left_out is None else lanes(left_out)
-        state.add(prediction.context, reward, cost, told=told, costs=costs)
+        state.add(prediction.context, reward, told=told, costs=costs)
         return state
 
-    options = {"base": base, "growth": bracket, "learned": learned, "family": family, "start_scale": start_scale}
+    options = {"base": base, "growth": bracket, "learned": learned, "start_scale": start_scale}
     options |= {"climb": climb, "confidence": confidence, "adapt": adapt, "chooser": chooser, "probe": probe}
     options |= {"reward_model": reward_model, "regressor": regressor, "group": group, "unit": unit}
     options |= {"lag": lag, "direction": direction}
@@ -205,19 +199,16 @@ def hp_shield(
     return Policy("hp_shield", "HP-Shield", "bracket", decide, options, init=init, predict=predict, update=update)
 
 
-def _setup(base: Any, growth: Any, *, learned: Any, family: Any, start_scale: Any) -> Setup:
+def _setup(base: Any, *, learned: Any, start_scale: Any) -> Setup:
     named = isinstance(base, str) and base != ""
     rule = "must be a column's number, a feature's name, 'proposal' or a function of contexts"
     require(is_whole(base, 0) or named or callable(base), "base", base, rule)
     require(learned in (True, False), "learned", learned, "must be True or False")
-    require(family in ("scale", "offset"), "family", family, "must be 'scale' or 'offset'")
-    scaled = getattr(growth, "name", "") != "spread" or family == "scale"
-    require(scaled, "family", family, "must be 'scale' for costs of 0 or 1", "a step beyond is a factor")
     share = start_scale is None or (is_number(start_scale) and 0.0 < start_scale <= 1.0)
     rule = "must be a number in (0, 1]"
     require(share, "start_scale", start_scale, rule, "state the share of the protocol's setting that is safe")
     start = START_SCALE if start_scale is None else float(start_scale)
-    return Setup(_of_contexts(base), learned or family == "offset", family, start)
+    return Setup(_of_contexts(base), learned, start)
 
 
 def _of_contexts(value: Any) -> Any:

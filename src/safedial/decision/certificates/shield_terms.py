@@ -9,7 +9,7 @@ from safedial.core.adaptive import excess_bound
 from safedial.core.count_rule import RECENT
 from safedial.core.promise import PROMISES
 from safedial.core.tolerated import Cost
-from safedial.decision.certificates.shield_scale_terms import base_words, origin, scale_words, scales, unit_words
+from safedial.decision.certificates.shield_scale_terms import base_words, origin, scale_words, scales
 from safedial.decision.learners.shield_options import costs_of, growth_at
 from safedial.decision.units import rounded_down, significant
 
@@ -182,7 +182,7 @@ def assumptions(decision: Decision) -> list[str]:
         lines.append("proposals are exchangeable too: they do not grow as rounds go on")
     if options["group"] is not None:
         lines.append("a context's group is fixed by the context; the promise is within each group, and so for all")
-    if options["learned"] or options["family"] == "offset":
+    if options["learned"]:
         lines.append("a learned base calibrates only on rounds after its fit")
     if options["confidence"] is not None:
         lines.append(f"with probability {options['confidence']:g} over the rounds before this one it holds given them")
@@ -290,24 +290,19 @@ def arithmetic(decision: Decision, told: dict[str, Any]) -> list[str]:
     seen, rules = decision.prediction, decision.rules
     options, dial = rules.policy.options, rules.dial
     text = dial.text
-    offset = options["family"] == "offset"
     lines = []
     if not math.isnan(seen.base):
-        base = f"{seen.base:.4g} per {unit_words(decision)}" if offset else f"{base_words(decision)}, {text(seen.base)}"
-        lines.append(f"The {'predicted cost' if offset else 'base'}: {base}{origin(decision)}.")
+        lines.append(f"The base: {base_words(decision)}, {text(seen.base)}{origin(decision)}.")
     if seen.allowed == -math.inf:
         lines += _why_start(decision)
     else:
         lines += _rounds(decision, told)
         rule = "no limit" if seen.allowed == math.inf else rounded_down(seen.allowed)
-        allows = f"which {'asks to add ' + f'{-seen.allowed:.4g}' if offset else 'allows a scale of ' + rule}."
-        lines.append(f"The count rule: fewer than {seen.rank} of {seen.size} may exceed, {allows}")
+        few = f"fewer than {seen.rank} of {seen.size} may exceed"
+        lines.append(f"The count rule: {few}, which allows a scale of {rule}.")
         if seen.most < math.inf:
             recent = f"the last {RECENT} known rounds, {significant(max(seen.most, 0.0))}"
-            what = "scale"
-            if offset:
-                what = "setting" if rules.dose.cost.name == "identity" else "intensity"
-            lines.append(f"The climb limit: {options['climb']:g} times the largest {what} of {recent}.")
+            lines.append(f"The climb limit: {options['climb']:g} times the largest scale of {recent}.")
     lines.append(f"The start: {text(seen.start)}.")
     if dial.levels and seen.start <= 0.0 and seen.most == -math.inf:
         lines.append(NEVER_CLIMBS)

@@ -235,17 +235,12 @@ class ShieldLearner(QuestionLearner):
             self.watch.tell(place, self._told(costs, sample._replace(applied=advised), place), self.count)
 
     def _train(self, context: Array, costs: dict[str, Cost], sample: Sample, place: int) -> None:
-        """Let the next base learn the setting that the round would likely have tolerated, or its cost per unit."""
+        """Let the next base learn the setting that the round would likely have tolerated."""
         history, inside = self._at(place)
-        if history.offset:
-            if history.share(sample.applied) == 0.0:
-                return
-            lesson = sample.measured / history.share(sample.applied)
-        else:
-            protocol, start = history.columns["protocol"][inside], history.columns["start"][inside]
-            middle = {name: self.middle.get(name) or middle_of(cost) for name, cost in costs.items()}
-            likely = shield_options.tolerated(self.rules, middle, sample.measured, sample.applied)
-            lesson = target(likely, sample.applied, protocol=protocol, start=start, end=history.end)
+        protocol, start = history.columns["protocol"][inside], history.columns["start"][inside]
+        middle = {name: self.middle.get(name) or middle_of(cost) for name, cost in costs.items()}
+        likely = shield_options.tolerated(self.rules, middle, sample.measured, sample.applied)
+        lesson = target(likely, sample.applied, protocol=protocol, start=start, end=history.end)
         history.ridge.add(context[None], np.array([[lesson, sample.reward]]), np.array([True]))
         if self.options["regressor"] is not None:
             history.lessons.append((inside, lesson))

@@ -58,8 +58,6 @@ def started(rules: Rules, start_action: Any) -> Rules:
     named = not isinstance(options["unit"], int)
     require(named, "unit", options["unit"], "must be a word: a column is for simulations", "unit='patient'")
     _check_names(rules)
-    if options["family"] == "offset":
-        offset_limit(rules)
     for name, width in (("regressor", rules.dim), ("reward_model", rules.dim + 1)):
         if options[name] is not None:
             try_out(name, options[name], width)
@@ -135,17 +133,6 @@ def costs_of(rules: Rules) -> dict[str, Cost]:
         costs = stated_costs(rules.spec, rules.policy.options)
         _latest = rules.spec, rules.policy.options, costs
     return costs
-
-
-def offset_limit(rules: Rules) -> float:
-    """What the predicted cost must keep in the offset family: one limit above 0."""
-    way_out = "choose family='scale'"
-    require(rules.spec.costs is None, "family", "offset", "predicts one cost, and the spec has several", way_out)
-    (cost,) = costs_of(rules).values()
-    above = cost.direction == "above"
-    require(above, "family", "offset", "needs a cost that must not exceed its threshold", way_out)
-    require(cost.limit > 0.0, "threshold", cost.threshold, "must be > 0, less the error, in the offset family", way_out)
-    return cost.limit
 
 
 def _gives_nothing(dial: Dial, start: float) -> bool:
@@ -310,24 +297,6 @@ def costs_at(rules: Rules, costs: Mapping[str, Cost], context: Vector) -> dict[s
         name: replace(cost, growth=growth_at(rules, cost.growth, context)) if cost.growth.features else cost
         for name, cost in costs.items()
     }
-
-
-class DialCurve:
-    """Settings of a dial as values g of its dose curve, for the offset family: a_λ(x) = sup{a : g(a)(ĉ(x) − λ) ≤ τ}."""
-
-    def __init__(self, rules: Rules) -> None:
-        self.curve, self.dial = rules.dose.cost, replace(rules.dial, levels=None)
-
-    def share(self, setting: Any) -> Any:
-        """g at settings; ±∞ and NaN as they are."""
-        if isinstance(setting, float):
-            return float(self.curve.effect(self.dial.action(setting))) if math.isfinite(setting) else setting
-        inside = np.where(np.isfinite(setting), setting, self.dial.low)
-        return np.where(np.isfinite(setting), self.curve.effect(self.dial.action(inside)), setting)
-
-    def setting(self, share: float) -> float:
-        """The largest setting whose value is at most this, rounded down."""
-        return self.dial.setting(float(self.curve.action(round_down(share, self.curve.error_units))))
 
 
 def tolerated(rules: Rules, costs: Mapping[str, Cost], measured: Any, applied: float) -> float:

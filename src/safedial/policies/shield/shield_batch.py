@@ -50,8 +50,8 @@ class ShieldBatch:
             found = np.where(self.group == key, rounds.advise(context, level)[:3], found)
         return found[0], found[1], found[2]
 
-    def add(self, context: Array, reward: Array, cost: Array, *, told: Any, costs: dict[str, Array]) -> None:
-        """A round's outcome: reward and cost per unit of the applied setting, the measured costs by name, and in `told`
+    def add(self, context: Array, reward: Array, *, told: Any, costs: dict[str, Array]) -> None:
+        """A round's outcome: the reward per unit of the applied setting, the measured costs by name, and in `told`
         what was applied, the reward in all, where all is known, and which rounds are left out.
         """
         applied, total, known, left_out = told
@@ -61,7 +61,7 @@ class ShieldBatch:
             if self.setup.group is not None:
                 other = self.group != key
                 out, mine = other if left_out is None else other | left_out, known & ~other
-            rounds.add(context, cost, applied=applied, known=mine, costs=costs, left_out=out)
+            rounds.add(context, applied=applied, known=mine, costs=costs, left_out=out)
         if self.setup.adapt is not None:
             over = np.any([each.exceeded(costs[name]) for name, each in self.promise.items()], axis=0)
             level = adapted(self._level(), np.where(known, over, self.risk), risk=self.risk, rate=self.setup.adapt)
