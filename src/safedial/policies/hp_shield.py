@@ -62,7 +62,6 @@ def hp_shield(
     confidence: float | None = None,
     adapt: float | None = None,
     chooser: Literal["largest", "request", "sign", "target"] = "largest",
-    reward_model: Any = None,
     probe: float | None = None,
     lag: int = 0,
     group: int | str | Callable[..., Any] | None = None,
@@ -94,8 +93,6 @@ def hp_shield(
             the proposal that comes with each question, in a simulation `request`, at most the cap, which any proposal
             may be; "target": the setting from the start to the cap at which the predicted reward is largest, for
             rewards that need not rise with the dose.
-        reward_model: None, or for "target" an Agent's: an object with fit(X, y) and predict(X) in place of ridge
-            regression; X are contexts and, in the last column, settings.
         probe: None, or the share of the cap that a round without expected benefit gets, in a simulation. With an exact
             curve a small share tells as much as the whole; with a bracket it tells little, and such rounds hold the
             scale back.
@@ -115,7 +112,7 @@ def hp_shield(
     bracket: Any = growth if growth is None or isinstance(growth, Growth) else growth_from_dict(growth)
     setup = _setup(base, learned=learned, start_scale=start_scale)
     _check(climb, confidence, adapt, probe)
-    _check_chooser(chooser, base, reward_model, request)
+    _check_chooser(chooser, base, request)
     _check_labels(group, unit, adapt)
     require(regressor is None or learned, "regressor", regressor, "is for a learned base", "state learned=True")
     lag = _whole(lag)
@@ -134,7 +131,7 @@ def hp_shield(
         named += [each for each in (base, group, unit) if isinstance(each, str)]
         names = "base, growth, group, unit"
         require(not named, names, named, "are named, and only an Agent has names", "give columns and numbers")
-        for name, value in (("lag", lag), ("regressor", regressor), ("reward_model", reward_model)):
+        for name, value in (("lag", lag), ("regressor", regressor)):
             require(not value, name, value, "is for an Agent", "leave it out of a simulation")
         for name, value in (("base", base), ("group", group), ("unit", unit), ("request", request)):
             inside = not isinstance(value, int) or value < dim
@@ -192,7 +189,7 @@ def hp_shield(
 
     options = {"base": base, "growth": bracket, "learned": learned, "start_scale": start_scale}
     options |= {"climb": climb, "confidence": confidence, "adapt": adapt, "chooser": chooser, "probe": probe}
-    options |= {"reward_model": reward_model, "regressor": regressor, "group": group, "unit": unit}
+    options |= {"regressor": regressor, "group": group, "unit": unit}
     options |= {"lag": lag, "direction": direction}
     options |= {} if marks is None else {"levels": marks}
     options |= {} if request is None else {"request": request}
@@ -229,14 +226,12 @@ def _check(climb: Any, confidence: Any, adapt: Any, probe: Any) -> None:
     require(part, "probe", probe, "must be a number in (0, 1] or None", "a round that is given nothing tells nothing")
 
 
-def _check_chooser(chooser: Any, base: Any, reward_model: Any, request: Any) -> None:
+def _check_chooser(chooser: Any, base: Any, request: Any) -> None:
     known = ("largest", "request", "sign", "target")
     require(chooser in known, "chooser", chooser, "must be one of " + ", ".join(known))
     other = chooser != "request" or base != "proposal"
     way_out = "choose a protocol: the proposal is then only a request under its cap"
     require(other, "base", base, "is the proposal, which is the request already", way_out)
-    used = reward_model is None or chooser == "target"
-    require(used, "reward_model", reward_model, "is for chooser='target'", "leave it out")
     given = request is None or ((is_whole(request, 0) or callable(request)) and chooser == "request")
     rule = "must be a column's number or a function of contexts, with chooser='request'"
     require(given, "request", request, rule)

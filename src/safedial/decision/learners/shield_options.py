@@ -58,9 +58,8 @@ def started(rules: Rules, start_action: Any) -> Rules:
     named = not isinstance(options["unit"], int)
     require(named, "unit", options["unit"], "must be a word: a column is for simulations", "unit='patient'")
     _check_names(rules)
-    for name, width in (("regressor", rules.dim), ("reward_model", rules.dim + 1)):
-        if options[name] is not None:
-            try_out(name, options[name], width)
+    if options["regressor"] is not None:
+        try_out("regressor", options["regressor"], rules.dim)
     share = options["start_scale"]
     one = (share is None) != (start_action is None)
     words = "and start_scale: give exactly one of them; it is the start until there are enough rounds"
