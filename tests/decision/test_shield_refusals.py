@@ -56,7 +56,6 @@ def test_proposals_are_scaled_and_must_be_numbers_above_nothing():
         ({"growth": growth.spread(1.25, 0.5)}, {}, "threshold = 2.0: must tell 0 from 1 where costs are 0 or 1"),
         ({"growth": growth.additive(0, "slope")}, {}, r"growth = \['slope'\]: takes its slopes from features"),
         ({"growth": growth.relative(0.7, 1.4, floor=3)}, {}, "floor = 3.0: must be at most 2"),
-        ({"probe": 0.5}, {}, "probe = 0.5: is for simulations"),
         ({"start_scale": None}, {}, "start_action = None: and start_scale: give exactly one of them"),
         ({}, {"start_action": 1.0}, "start_action = 1.0: and start_scale: give exactly one"),
         ({"start_scale": None}, {"start_action": 21.0}, "start_action = 21.0: must lie above 0, and from 0 to 20"),

@@ -62,7 +62,6 @@ def hp_shield(
     confidence: float | None = None,
     adapt: float | None = None,
     chooser: Literal["largest", "request", "sign", "target"] = "largest",
-    probe: float | None = None,
     lag: int = 0,
     group: int | str | Callable[..., Any] | None = None,
     unit: int | str | None = None,
@@ -89,13 +88,10 @@ def hp_shield(
         confidence: None for a promise that is marginal over the past rounds, or the probability with which it is kept
             given them, at one t.
         adapt: None, or γ of the adaptive level.
-        chooser: "largest": the cap; "sign": the start, or the probe, where the predicted reward is negative; "request":
+        chooser: "largest": the cap; "sign": the start where the predicted reward is negative; "request":
             the proposal that comes with each question, in a simulation `request`, at most the cap, which any proposal
             may be; "target": the setting from the start to the cap at which the predicted reward is largest, for
             rewards that need not rise with the dose.
-        probe: None, or the share of the cap that a round without expected benefit gets, in a simulation. With an exact
-            curve a small share tells as much as the whole; with a bracket it tells little, and such rounds hold the
-            scale back.
         lag: an Agent's only: how many of the latest rounds (of a group) do not count, so that outcomes may be late.
         group: the name of a feature, or a function of the context, whose value is the context's group; in a simulation,
             as `base`, a column or a function of contexts. Each group counts its own rounds, learns its own base and
@@ -111,7 +107,7 @@ def hp_shield(
     """
     bracket: Any = growth if growth is None or isinstance(growth, Growth) else growth_from_dict(growth)
     setup = _setup(base, learned=learned, start_scale=start_scale)
-    _check(climb, confidence, adapt, probe)
+    _check(climb, confidence, adapt)
     _check_chooser(chooser, base, request)
     _check_labels(group, unit, adapt)
     require(regressor is None or learned, "regressor", regressor, "is for a learned base", "state learned=True")
@@ -120,7 +116,7 @@ def hp_shield(
     marks = None if levels is None else tuple(map(float, levels))
     rise = marks is None or (marks and list(marks) == sorted({*marks}) and marks[0] > 0.0 and marks[-1] <= 1.0)
     require(rise, "levels", levels, "must be intensities that rise, above 0 and at most 1")
-    setup = setup._replace(climb=climb, confidence=confidence, adapt=adapt, levels=marks, chooser=chooser, probe=probe)
+    setup = setup._replace(climb=climb, confidence=confidence, adapt=adapt, levels=marks, chooser=chooser)
     setup = setup._replace(request=_of_contexts(request), group=_of_contexts(group), unit=_of_contexts(unit))
 
     def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = (), spec: SafetySpec | None = None) -> ShieldBatch:
@@ -188,7 +184,7 @@ def hp_shield(
         return state
 
     options = {"base": base, "growth": bracket, "learned": learned, "start_scale": start_scale}
-    options |= {"climb": climb, "confidence": confidence, "adapt": adapt, "chooser": chooser, "probe": probe}
+    options |= {"climb": climb, "confidence": confidence, "adapt": adapt, "chooser": chooser}
     options |= {"regressor": regressor, "group": group, "unit": unit}
     options |= {"lag": lag, "direction": direction}
     options |= {} if marks is None else {"levels": marks}
@@ -215,15 +211,13 @@ def _of_contexts(value: Any) -> Any:
     return value if callable(value) else None
 
 
-def _check(climb: Any, confidence: Any, adapt: Any, probe: Any) -> None:
+def _check(climb: Any, confidence: Any, adapt: Any) -> None:
     more = climb is None or (is_number(climb) and climb > 1.0)
     require(more, "climb", climb, "must be a number > 1 or None", f"try {CLIMB}")
     share = confidence is None or (isinstance(confidence, float) and 0.0 < confidence < 1.0)
     require(share, "confidence", confidence, "must be a number in (0, 1) or None")
     if adapt is not None:
         check_rate(adapt, 0.05)
-    part = probe is None or (is_number(probe) and 0.0 < probe <= 1.0)
-    require(part, "probe", probe, "must be a number in (0, 1] or None", "a round that is given nothing tells nothing")
 
 
 def _check_chooser(chooser: Any, base: Any, request: Any) -> None:

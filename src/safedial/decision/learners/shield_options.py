@@ -48,7 +48,6 @@ class Stated(NamedTuple):
 def started(rules: Rules, start_action: Any) -> Rules:
     """The rules with the declared start, and the fallback that follows from it."""
     options, dial = rules.policy.options, rules.dial
-    require(options["probe"] is None, "probe", options["probe"], "is for simulations", "leave it out in an Agent")
     sensor = rules.spec.reward_sensor_noise, rules.spec.cost_sensor_noise
     require(sensor == (0.0, 0.0), "sensor noise", sensor, "must be 0 for hp_shield", "state the bracket's `error`")
     require(dial.low >= 0.0, "dial", dial.low, "must begin at 0 or above: hp_shield scales settings")

@@ -45,7 +45,6 @@ class Setup(NamedTuple):
     adapt: float | None = None
     levels: tuple[float, ...] | None = None
     chooser: str = "largest"
-    probe: float | None = None
     request: Callable[[Array], Array] | None = None
     group: Callable[[Array], Array] | None = None
     unit: Callable[[Array], Array] | None = None
