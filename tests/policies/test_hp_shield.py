@@ -104,12 +104,12 @@ def requested(context):
         ({"chooser": "request", "request": requested, "growth": ADDITIVE, "levels": LEVELS}, {"curve": "hinge"}),
         ({"chooser": "target"}, {"missing": 0.1}),
         ({"chooser": "target", "levels": LEVELS}, {}),
-        ({"group": 2, "unit": 2, "adapt": 0.05}, {"units": 3, "missing": 0.1}),
+        ({"group": 2, "adapt": 0.05}, {"units": 3, "missing": 0.1}),
         ({"group": lambda context: context[..., 1] > 0.3, "chooser": "target"}, {"missing": 0.1}),
     ],
     ids=[
         *("learned", "adaptive", "levels", "spread on levels", "two costs", "sign", "request", "request of levels"),
-        *("target", "target on levels", "groups and labels", "groups and target"),
+        *("target", "target on levels", "adaptive groups", "groups and target"),
     ],
 )
 def test_lanes_with_rounds_left_out_and_levels_decide_as_agents_do(options, fields):
@@ -121,8 +121,7 @@ def test_lanes_with_rounds_left_out_and_levels_decide_as_agents_do(options, fiel
         limits = {"costs": {name: Cost(threshold=2.0, growth=BRACKET) for name in ("trough", "auc")}}
     spec = SafetySpec(violation_risk=0.2, promise="bracket", **limits)
     policy, dial = hp_shield(**given), Dial(levels=given.pop("levels", None))
-    asks, labels = given.pop("request", None), given.get("unit")
-    given |= {"unit": "patient"} if labels is not None else {}
+    asks = given.pop("request", None)
     agents = [Agent(3, spec, policy=hp_shield(**given), dial=dial) for _ in range(lanes)]
     rngs, state = generators(range(lanes)), policy.init(3, ridge=1.0, batch=(lanes,), spec=spec)
     truth, drawn = world.draw_truth(spec, rngs), world.draw_chunk(spec, rngs, 130 if "learned" in options else 75)
@@ -131,8 +130,6 @@ def test_lanes_with_rounds_left_out_and_levels_decide_as_agents_do(options, fiel
         outlook = policy.predict(state, context)
         setting = policy.decide(outlook, spec, round=step + 1, coin=0.5).intensity
         more = [{"proposal": float(asks(row))} if asks else {} for row in context]
-        if labels is not None:
-            more = [{"unit": f"P{row[labels]:g}"} for row in context]
         advised = [agent.decide(row, **each) for agent, row, each in zip(agents, context, more, strict=True)]
         np.testing.assert_allclose([decision.action for decision in advised], setting, rtol=1e-9)
         noise = drawn.reward_noise[step], drawn.cost_noise[step], one, one
@@ -181,27 +178,6 @@ def test_in_a_world_whose_tolerances_fall_no_run_exceeds_more_often_than_the_ada
         beyond[rate] = np.any(np.cumsum(over, axis=0) > most + 1e-9, axis=0)
     assert not beyond[0.02].any()
     assert beyond[None].mean() > 0.3
-
-
-def test_each_label_s_own_rounds_keep_the_adaptive_bound_and_one_level_for_all_would_not_do():
-    """A patient who tolerates little gets most of the excesses."""
-    world, spec = DoseResponseWorld(dim=2, units=3, between=1.5), SafetySpec(**BRACKETED)
-    beyond = {}
-    for unit in (1, None):
-        played = []
-        options = {"start_scale": 0.01, "climb": None, "adapt": 0.05, "unit": unit}
-        policy = hp_shield(base=0, growth=growth.relative(1, 1, floor=0), **options)
-        simulate(policy, world, spec, rounds=200, seeds=20, record=played.append)
-        context, action, _, cost = (np.concatenate(part)[:, 0] for part in zip(*played, strict=True))
-        beyond[unit] = 0
-        for label in range(3):
-            mine = context[..., 1] == label
-            over = mine & (cost > 2.0)
-            at_start = np.cumsum(over & (action <= 0.01 * context[..., 0] * (1.0 + 1e-12)), axis=0)
-            most = excess_bound(np.cumsum(mine, axis=0), risk=RISK, rate=0.05, at_start=at_start)
-            beyond[unit] += np.count_nonzero(np.any(np.cumsum(over, axis=0) > most + 1e-9, axis=0))
-    assert beyond[1] == 0
-    assert beyond[None] > 5
 
 
 def test_with_an_exact_curve_each_base_spends_the_whole_risk():
@@ -313,7 +289,7 @@ def test_the_promise_holds_in_each_group_and_would_not_without_groups():
 def test_a_group_that_comes_late_begins_as_it_would_in_any_batch():
     """Seeds alone and together give the same, though together the groups appear at other times."""
     world = DoseResponseWorld(dim=4, units=3, effect=0.3)
-    policy = hp_shield(base=0, growth=growth.relative(1, 1, floor=0), learned=True, group=3, unit=3, adapt=0.05)
+    policy = hp_shield(base=0, growth=growth.relative(1, 1, floor=0), learned=True, group=3, adapt=0.05)
     spec = SafetySpec(threshold=2.0, violation_risk=0.2, promise="bracket")
     together, alone = (simulate(policy, world, spec, rounds=60, seeds=seeds) for seeds in ([0, 5], [5]))
     assert together.reward[0, 1] == pytest.approx(alone.reward[0, 0], rel=1e-12)
@@ -384,7 +360,6 @@ def test_a_base_does_not_learn_that_a_round_tolerates_many_times_what_it_was_giv
         ({"request": 1}, "request = 1: must be a column's number or a function of contexts, with chooser='request'"),
         ({"chooser": "request", "request": "asked"}, "request = 'asked': must be a column's number or a function"),
         ({"group": True}, "group = True: must be a feature's name, a column's number or a function"),
-        ({"unit": -1, "adapt": 0.1}, "unit = -1: must say what labels name"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options, words):

@@ -64,7 +64,6 @@ def hp_shield(
     chooser: Literal["largest", "request", "sign", "target"] = "largest",
     lag: int = 0,
     group: int | str | Callable[..., Any] | None = None,
-    unit: int | str | None = None,
     direction: Literal["above", "below"] = "above",
     levels: Sequence[float] | None = None,
     request: int | Callable[..., Any] | None = None,
@@ -96,9 +95,6 @@ def hp_shield(
         group: the name of a feature, or a function of the context, whose value is the context's group; in a simulation,
             as `base`, a column or a function of contexts. Each group counts its own rounds, learns its own base and
             starts at its start: the promise holds in each.
-        unit: what labels name, "patient" for example; `decide(..., unit="p17")` brings one. In a simulation the number
-            of the column of the labels. With `adapt`: each label has a level of its own, and the long-run statement
-            holds for each.
         direction: "above": the cost must not exceed the threshold; "below": it must not fall below it.
         levels: a simulation's only: the intensities that can be played, where not all can; an Agent's dial has its own.
         request: a simulation's only: what is asked for with chooser="request", as `base`.
@@ -109,7 +105,8 @@ def hp_shield(
     setup = _setup(base, learned=learned, start_scale=start_scale)
     _check(climb, confidence, adapt)
     _check_chooser(chooser, base, request)
-    _check_labels(group, unit, adapt)
+    named = group is None or (isinstance(group, str) and group) or is_whole(group, 0) or callable(group)
+    require(named, "group", group, "must be a feature's name, a column's number or a function of the context")
     require(regressor is None or learned, "regressor", regressor, "is for a learned base", "state learned=True")
     lag = _whole(lag)
     require(direction in ("above", "below"), "direction", direction, "must be 'above' or 'below'")
@@ -117,19 +114,19 @@ def hp_shield(
     rise = marks is None or (marks and list(marks) == sorted({*marks}) and marks[0] > 0.0 and marks[-1] <= 1.0)
     require(rise, "levels", levels, "must be intensities that rise, above 0 and at most 1")
     setup = setup._replace(climb=climb, confidence=confidence, adapt=adapt, levels=marks, chooser=chooser)
-    setup = setup._replace(request=_of_contexts(request), group=_of_contexts(group), unit=_of_contexts(unit))
+    setup = setup._replace(request=_of_contexts(request), group=_of_contexts(group))
 
     def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = (), spec: SafetySpec | None = None) -> ShieldBatch:
         several = None if spec is None else spec.costs
         require(bracket or several, "growth", growth, "is missing", f"state a bracket; {WRITTEN}")
         brackets = [each.growth for each in several.values()] if several else [bracket]
         named = [name for each in brackets for name in each.features]
-        named += [each for each in (base, group, unit) if isinstance(each, str)]
-        names = "base, growth, group, unit"
-        require(not named, names, named, "are named, and only an Agent has names", "give columns and numbers")
+        named += [each for each in (base, group) if isinstance(each, str)]
+        rule = "are named, and only an Agent has names"
+        require(not named, "base, growth, group", named, rule, "give columns and numbers")
         for name, value in (("lag", lag), ("regressor", regressor)):
             require(not value, name, value, "is for an Agent", "leave it out of a simulation")
-        for name, value in (("base", base), ("group", group), ("unit", unit), ("request", request)):
+        for name, value in (("base", base), ("group", group), ("request", request)):
             inside = not isinstance(value, int) or value < dim
             require(inside, name, value, f"must be a column of a context of dimension {dim}", "columns count from 0")
         asked = chooser != "request" or request is not None
@@ -185,7 +182,7 @@ def hp_shield(
 
     options = {"base": base, "growth": bracket, "learned": learned, "start_scale": start_scale}
     options |= {"climb": climb, "confidence": confidence, "adapt": adapt, "chooser": chooser}
-    options |= {"regressor": regressor, "group": group, "unit": unit}
+    options |= {"regressor": regressor, "group": group}
     options |= {"lag": lag, "direction": direction}
     options |= {} if marks is None else {"levels": marks}
     options |= {} if request is None else {"request": request}
@@ -229,15 +226,6 @@ def _check_chooser(chooser: Any, base: Any, request: Any) -> None:
     given = request is None or ((is_whole(request, 0) or callable(request)) and chooser == "request")
     rule = "must be a column's number or a function of contexts, with chooser='request'"
     require(given, "request", request, rule)
-
-
-def _check_labels(group: Any, unit: Any, adapt: Any) -> None:
-    named = group is None or (isinstance(group, str) and group) or is_whole(group, 0) or callable(group)
-    require(named, "group", group, "must be a feature's name, a column's number or a function of the context")
-    named = unit is None or (isinstance(unit, str) and unit) or is_whole(unit, 0)
-    require(named, "unit", unit, "must say what labels name: 'patient', or in a simulation which column has them")
-    rule = "keeps a level for each label, and the level does not adapt"
-    require(unit is None or adapt is not None, "unit", unit, rule, "state adapt=..., at least the risk")
 
 
 def _whole(lag: Any) -> int:

@@ -96,13 +96,13 @@ def units_page(track: Track, after: int, limit: int, wanted: Wanted = ALL) -> di
 
 
 def unit_page(track: Track, unit: str, by_label: bool) -> dict[str, Any]:
-    """One unit: its counts, its course and its long-run statement."""
+    """One unit: its counts and its course."""
     with track.lock:
         stored = _stored(track, unit, by_label)
         rows = track.units[stored]
         told = {"unit": stored, **_counts(rows, *over_threshold(track))}
         told["course"] = [shown_row(track, row) for row in rows[-LONGEST_COURSE:]]
-    return {**told, "long_run": track.study.long_run(stored)}
+    return told
 
 
 def _counts(rows: list[int], known: Any, over: Any) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from safedial.decision.units import rounded_down, significant
 
 if TYPE_CHECKING:
     from safedial.decision.decision import Decision
-    from safedial.decision.learners.shield_levels import Tally
     from safedial.decision.rules import Rules
 
 SHOWN = 20
@@ -264,20 +263,15 @@ def _brackets(rules: Rules) -> dict[str, Any]:
 
 def adaptive(decision: Decision) -> dict[str, Any] | None:
     """The long-run statement for any sequence of rounds; None where the level does not adapt."""
-    seen = decision.prediction
-    return None if decision.rules.policy.options["adapt"] is None else long_run(decision.rules, seen.tally, seen.unit)
-
-
-def long_run(rules: Rules, tally: Tally, label: str) -> dict[str, Any]:
-    """The long-run statement for the rounds of a label, from their counts."""
+    rules, tally = decision.rules, decision.prediction.tally
     rate, waiting = rules.policy.options["adapt"], tally.decided - tally.ended
+    if rate is None:
+        return None
     late = {"open_at_once": max(tally.open_at_once, 1), "at_start": tally.at_start}
     bound = excess_bound(tally.followed, risk=rules.spec.violation_risk, rate=rate, **late)
     counts = {"known": tally.followed, "exceeded": tally.exceeded, "exceeded_at_start": tally.at_start}
-    unit = {"unit": label} if label else {}
     return {
         "rate": rate,
-        **unit,
         **counts,
         "open_at_once": tally.open_at_once,
         "open": waiting,
@@ -307,9 +301,8 @@ def arithmetic(decision: Decision, told: dict[str, Any]) -> list[str]:
     if dial.levels and seen.start <= 0.0 and seen.most == -math.inf:
         lines.append(NEVER_CLIMBS)
     if (said := told["adaptive"]) is not None:
-        whose = f" of {options['unit']} {seen.unit}" if seen.unit else ""
         lines.append(
-            f"Whatever the sequence of rounds: of {said['known']} known rounds{whose} {said['exceeded']} exceeded, and "
+            f"Whatever the sequence of rounds: of {said['known']} known rounds {said['exceeded']} exceeded, and "
             f"at most {significant(said['bound'])} can have, those open now included, and those that a correction "
             f"turned into excesses not (rate {said['rate']:g}, level now {significant(seen.level)})."
         )

@@ -24,7 +24,7 @@ class Cap(NamedTuple):
     `protocol` the protocol's; `fitted` is the number of the last decision before the base's fit, None where the base is
     the protocol itself. `allowed` is λ̂ (−∞: the start), `most` what the climb limit allows, `scale` what a climb may
     start from, `climbing` whether that limit set the setting; `size` and `rank` are n and m; `counted` are the n
-    rounds, of `rounds` in all of the context's `group`. `level` and `tally` are those of the label, `unit`.
+    rounds, of `rounds` in all of the context's `group`. `level` and `tally` are the adaptive level's.
     """
 
     setting: float
@@ -46,7 +46,6 @@ class Cap(NamedTuple):
     tally: Tally
     climbing: bool
     group: str
-    unit: str
 
 
 class Named(NamedTuple):

@@ -35,14 +35,13 @@ DIGITS = 12
 
 class Stated(NamedTuple):
     """What HP-Shield takes from a question: the protocol's setting, the start that it, or the user, declares, the
-    setting that is asked for (NaN: none), the context's group and the label of its unit ("": none).
+    setting that is asked for (NaN: none), and the context's group ("": none).
     """
 
     protocol: float
     start: float
     request: float = math.nan
     group: str = ""
-    unit: str = ""
 
 
 def started(rules: Rules, start_action: Any) -> Rules:
@@ -54,8 +53,6 @@ def started(rules: Rules, start_action: Any) -> Rules:
     marks, request = options.get("levels"), options.get("request")
     require(marks is None, "levels", marks, "are for simulations", "give the Agent a dial with levels")
     require(request is None, "request", request, "is for simulations", "a question brings one, as its proposal")
-    named = not isinstance(options["unit"], int)
-    require(named, "unit", options["unit"], "must be a word: a column is for simulations", "unit='patient'")
     _check_names(rules)
     if options["regressor"] is not None:
         try_out("regressor", options["regressor"], rules.dim)
@@ -161,7 +158,7 @@ def by_name(measured: Any) -> Mapping[str, float]:
     return measured if isinstance(measured, Mapping) else {ONE: measured}
 
 
-def read_question(rules: Rules, asked: Asked, proposal: Any, unit: Any = None) -> Asked:
+def read_question(rules: Rules, asked: Asked, proposal: Any) -> Asked:
     """A question, with its protocol's setting and its start; refused where either, or a slope, cannot be."""
     if asked.baseline_cost:
         way_out = "report the whole cost; an additive bracket allows for what arises without any action"
@@ -187,19 +184,8 @@ def read_question(rules: Rules, asked: Asked, proposal: Any, unit: Any = None) -
             rule = "lies below the dial's lowest level, and a relative bracket says nothing of a round given nothing"
             raise refusal("start", start, rule, way_out)
     group = "" if options["group"] is None else _group(rules, asked.vector)
-    if options["unit"] is not None or unit is not None:
-        unit = _unit(options["unit"], unit)
     proposed = None if proposal is None else float(proposal)
-    return Asked(*asked[:4], Stated(protocol, start, request, group, unit or ""), proposed)
-
-
-def _unit(name: str | None, label: Any) -> str:
-    """The label of a question's unit, for example a patient's."""
-    require(name is not None, "unit", label, "is not for this policy", "leave it out, or state hp_shield(unit=...)")
-    way_out = f"decide(..., unit=...) with the {name}'s label"
-    require(label is not None, "unit", label, f"is missing, and levels are kept for each {name}", way_out)
-    require(isinstance(label, str) and label, "unit", label, "must be a text that is not empty", way_out)
-    return label
+    return Asked(*asked[:4], Stated(protocol, start, request, group), proposed)
 
 
 def _group(rules: Rules, context: Vector) -> str:

@@ -34,7 +34,7 @@ NEVER = 2**40
 
 class Setup(NamedTuple):
     """How HP-Shield was configured. `protocol` gives the settings of contexts (..., d), `request` those asked for, and
-    `group` and `unit` what they belong to.
+    `group` what they belong to.
     """
 
     protocol: Callable[[Array], Array]
@@ -47,7 +47,6 @@ class Setup(NamedTuple):
     chooser: str = "largest"
     request: Callable[[Array], Array] | None = None
     group: Callable[[Array], Array] | None = None
-    unit: Callable[[Array], Array] | None = None
 
 
 class Promise(NamedTuple):
