@@ -15,12 +15,10 @@ from typing import Any
 from safedial import LinearWorld, SafetySpec, hp_conformal, hp_student, simulate
 from safedial.policies import Policy
 
-LEAN = {"form": "full", "groups": "none", "probe": 0.001}
+LEAN = {"groups": "none", "probe": 0.001}
 SHORT: dict[str, Policy] = {
-    "split, sign groups, probe .01": hp_conformal(),
-    "full, sign groups, probe .01": hp_conformal(form="full"),
-    "split, no groups": hp_conformal(groups="none", probe=0.001),
-    "full, no groups": hp_conformal(**LEAN),
+    "sign groups, probe .01": hp_conformal(),
+    "no groups": hp_conformal(**LEAN),
     "HP-Student, per round": hp_student(),
 }
 
@@ -43,7 +41,7 @@ def line(label: str, policy: Policy, dim: int, spec: SafetySpec, rounds: int, se
 def main(part: str, seeds: int | None) -> None:
     if part in ("", "long"):
         for dim in (5, 10):
-            line("full, no groups", hp_conformal(**LEAN), dim, stated(0.02, 1.0), 10_000, seeds or 8)
+            line("no groups", hp_conformal(**LEAN), dim, stated(0.02, 1.0), 10_000, seeds or 8)
     if part in ("", "short"):
         for noise in (1.0, 0.3):
             for rounds in (100, 200, 500, 1000):

@@ -147,8 +147,8 @@ def test_simulate_without_json_prints_a_table():
         ["--cost-sensor-noise", "0.02", "--reward-sensor-noise", "0.1", "--dose", "logistic:0.5,6"],
         ["--ridge", "2", "--coefficient-bound", "2", "--context-bound", "3", "--reward-noise", "0.5"],
         ["--violation-risk", "0.05", "--estimation-risk", "0.02", "--cost-noise", "0.3"],
-        ["--policy", "hp_conformal", "--form", "full", "--start-dose", "0.1", "--promise", "conformal"],
-        ["--policy", "hp_conformal", "--contexts", "drift", "--confidence", "0.9", "--noise", "context-scale"],
+        ["--policy", "hp_conformal", "--start-dose", "0.1", "--promise", "conformal", "--groups", "none"],
+        ["--policy", "hp_conformal", "--contexts", "drift", "--noise", "context-scale"],
         ["--total-risk", "0.05", "--policy", "thompson", "--scale", "0.5"],
         ["--cost-sensor-noise", "0.02", "--threshold-on", "true", "--sensor-dependent"],
     ],
@@ -272,7 +272,7 @@ def test_bench_online_reports_each_number():
     assert run("bench", "online", "--dim", "0").returncode == 2
     small = ("bench", "online", "--policy", "hp_conformal", "--dim", "3", "--rounds", "300")
     assert json.loads(run(*small, "--json").stdout)["decide_p50_us"] > 0
-    assert "decide p50 us" in run(*small, "--form", "full").stdout
+    assert "decide p50 us" in run(*small).stdout
     assert run("bench", "online", "--policy", "fixed").returncode == 2
 
 

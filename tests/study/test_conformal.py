@@ -186,7 +186,7 @@ def test_a_correction_folds_the_guards_again(shelf):
 
 
 def test_a_study_without_sign_groups_verifies(shelf, tmp_path):
-    lean = {"form": "full", "groups": "none"}
+    lean = {"groups": "none"}
     study = create_study("trial", SPEC | lean, storage=shelf)
     stated = read_spec(SPEC | lean).fields
     assert [stated["policy"][name] for name in ("groups", "probe")] == ["none", 0.001]

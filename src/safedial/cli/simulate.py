@@ -100,8 +100,6 @@ def simulate(
     start_dose: Annotated[
         float | None, _rule("hp_conformal, hp_student: a starting intensity you declare safe.")
     ] = None,
-    confidence: Annotated[float | None, _rule("hp_conformal: use the training-conditional rank.")] = None,
-    form: Annotated[str | None, _rule("hp_conformal: split (default) or full.")] = None,
     groups: Annotated[str | None, _rule("hp_conformal: sign (default), or none: over all rounds.")] = None,
     scale: Annotated[float | None, _rule("thompson: how widely to sample.")] = None,
     cost_class: Annotated[
@@ -154,7 +152,7 @@ def simulate(
     own = {"contexts": contexts, "baseline_cost": baseline_cost, "mean": mean}
     place = make_world(world, known, noise, shape, own)
     given = {"radius": radius, "clip": clip, "probe": _probe(probe), "epsilon": epsilon, "learn_from": learn_from}
-    given |= {"scale": scale, "start_dose": start_dose, "confidence": confidence, "form": form}
+    given |= {"scale": scale, "start_dose": start_dose}
     given |= {"groups": groups}
     given = {name: value for name, value in given.items() if value is not None}
     told = read_named(policy, "--policy") if policy else {}

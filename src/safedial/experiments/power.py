@@ -39,7 +39,7 @@ PROMISED = {
 }
 """The panels of the picture. Tables have one more promise, `TOLERANCE`: given the past, each round by itself."""
 ATTAINABLE = "attainable"
-SLOW = ("HP-Conformal, lean, full",)
+SLOW = ("HP-Conformal, lean", "HP-Conformal")
 """A decision takes time in proportion to the rounds: not in the picture's long part."""
 
 
@@ -83,7 +83,6 @@ def series(part: Part) -> dict[str, tuple[str, Policy, dict[str, Any]]]:
     lean: dict[str, Any] = {"groups": "none", "probe": 0.001}
     return {
         "HP-Student": (PER_ROUND, hp_student(), {}),
-        "HP-Conformal, lean, full": (PER_ROUND, hp_conformal(**lean, form="full"), marginal),
         "HP-Conformal, lean": (PER_ROUND, hp_conformal(**lean), marginal),
         "HP-Conformal": (PER_ROUND, hp_conformal(), marginal),
         "HP-Student, tolerance": (TOLERANCE, hp_student(promise="tolerance"), {}),

@@ -4,22 +4,22 @@ With a probe in every round, (X_t, R_t/g_r, C_t/g_c) does not depend on the dose
 practice: i.i.d. patients, no carry-over), these triples are exchangeable despite the adaptive doses, and conformal
 prediction applies:
 
-1. Some rounds, chosen by number, train predictors r̂, ĉ of R/g and C/g; the others calibrate.
-2. The predictors are refitted whenever the rounds have grown by a tenth. A refit scores every calibration round,
-   C/g − ĉ(x), and groups it by the sign of r̂(x) (and by the user's groups), with the new frozen predictors; until the
-   next refit nothing changes.
-3. A new round in a group with n scores gets U(x) = ĉ(x) + the m-th largest of the latest n′ of them
-   (core.conformal.places), and z_safe = 1 if U ≤ 0 else min(1, τ/U). Since z·C/g > τ needs a score above that,
-   P(C > τ) ≤ δ, within each group.
-4. If there is no bound (too few scores, a group never seen, a prediction that is not a number), the dose is
-   `start_dose`, which the user declares safe, or, without one, the first-round dose that the constants certify.
+1. Some rounds, chosen by number, train a predictor r̂ of R/g; the others calibrate, in groups by the sign of r̂(x) (and
+   the user's groups). Every round with a known outcome trains ĉ, ridge regression of C/g.
+2. Both are refitted whenever the rounds have grown by a tenth; until the next refit nothing changes.
+3. For a new round in a group with n calibration rounds, U(x) is the largest cost per unit y with which it conforms:
+   after a ridge fit that includes (x, y) its residual is not among the m largest of the latest n′ of them
+   (core.conformal.places). Then P(C/g > U) ≤ δ, and with z_safe = 1 if U ≤ 0 else min(1, τ/U) P(C > τ) ≤ δ, within each
+   group.
+4. If there is no bound (too few rounds, a group never seen, a number that is not finite), the dose is `start_dose`,
+   which the user declares safe, or, without one, the first-round dose that the constants certify.
 
 With groups="none" the sign makes no groups. The promise is then over all rounds, and not within those expected to
-benefit; r̂ only says how much of the safe dose is given, so it is fitted to all rounds, and in the full form every round
-trains and calibrates.
+benefit; r̂ only says how much of the safe dose is given, so it is fitted to all rounds, and every round trains and
+calibrates.
 
 A calibration round without a known outcome (open, void, or without a dose) scores +∞, because dropping it would bias
-the scores; a training round without one does not train. A round that is void for an unrelated reason is left out.
+the scores; such a round does not train. A round that is void for an unrelated reason is left out.
 
 Three options are guards that agents and studies set; by default they are off, as in simulations: `reach` keeps the dose
 near those already tried, `history` says whether rounds from before the first decision calibrate, and `least_dose` is
@@ -46,7 +46,6 @@ from safedial.core.spec import SafetySpec
 from safedial.errors import is_number, is_whole, require
 from safedial.policies.conformal.frozen import Setup, upper
 from safedial.policies.conformal.memory import Rounds
-from safedial.policies.conformal.predictors import try_out
 from safedial.policies.fixed import fixed
 from safedial.policies.policy import Policy
 from safedial.policies.probe import check_probe, check_start_dose, probe_share
@@ -77,13 +76,10 @@ class Outlook(NamedTuple):
 
 def hp_conformal(
     *,
-    form: Literal["split", "full"] = "split",
     start_dose: float | None = None,
     groups: Literal["sign", "none"] = UNSTATED,
     probe: float | Literal["sqrt"] = PROBE,
-    confidence: float | None = None,
     group: int | str | Callable[[Any], Hashable] | None = None,
-    predictor: Any = None,
     window: int = 100_000,
     lag: int = 0,
     reach: float | None = UNSTATED,
@@ -93,22 +89,14 @@ def hp_conformal(
     """Play z_safe from the conformal bound if benefit is expected, else a probe of it; every round is informative.
 
     Args:
-        form: "split": half the rounds train, half calibrate; a decision is a look-up. "full": full conformal ridge,
-            in which every round trains ĉ; it earns a little more, and a decision takes time proportional to the
-            number of rounds.
         start_dose: an intensity in (0, 1] that you declare safe for every context, used while there is no bound.
             None: the first-round dose certified by the spec's constants.
         groups: "sign", the default: the promise also holds among the rounds for which benefit is expected. "none": it
             is over all rounds and says nothing about those; every round then counts towards one bound.
         probe: as for `hp_probe`, but above 0: a round without a dose would have to count as a violation. By default
             0.001 in agents and new studies, 0.01 in simulations.
-        confidence: None for a promise that is marginal over the calibration rounds; a number in (0, 1): with that
-            probability the promise holds given the calibration rounds of a refit (i.i.d. rounds, continuous scores).
-            For the split form: nothing is proved about the full one, and simulations, agents and studies refuse it.
         group: the promise then also holds within each of your groups: the number of a context's column whose values
             are labels (or, for an Agent with features, its name), or a function from a context to a label.
-        predictor: a model with `fit(X, y)` and `predict(X)` in place of ridge regression (split form), once it has 50
-            rounds to learn from.
         window: how many of the latest rounds are kept. It bounds memory and does not affect the promise, because it
             goes by number.
         lag: how many of the latest rounds a refit leaves out, because their outcomes may still arrive. An older round
@@ -126,11 +114,12 @@ def hp_conformal(
 
     The promise, P(C_t > τ) ≤ δ in each round and within each group, needs no `estimation_risk`.
 
-    Reference: this project, docs/conformal.md; split, full and Mondrian conformal prediction: Vovk, Gammerman and
-    Shafer, "Algorithmic Learning in a Random World" (2005); training-conditional: Vovk (2012).
+    Reference: this project, docs/conformal.md; full and Mondrian conformal prediction: Vovk, Gammerman and Shafer,
+    "Algorithmic Learning in a Random World" (2005).
     """
-    _check_doses(form, start_dose, probe, confidence)
-    _check_model(form, group, predictor, window=window, lag=lag)
+    check_start_dose(start_dose)
+    check_probe(probe, always=True)
+    _check_rounds(group, window=window, lag=lag)
     stated = {"groups": groups, "reach": reach, "history": history, "least_dose": least_dose}
     stated = {name: value for name, value in stated.items() if value is not UNSTATED}
     most, least, signed = stated.get("reach"), stated.get("least_dose"), stated.get("groups", "sign") == "sign"
@@ -138,7 +127,7 @@ def hp_conformal(
     signs = stated.get("groups", "sign")
     require(signs in ("sign", "none"), "groups", signs, "must be 'sign' or 'none'")
     trains = stated.get("history") == "train"
-    setup = Setup(form, group, predictor, window, lag, trains, most is not None, signed)
+    setup = Setup(group, window, lag, trains, most is not None, signed)
     certified = fixed()
 
     def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = ()) -> Rounds:
@@ -147,8 +136,6 @@ def hp_conformal(
         require(inside, "group", group, f"must be a column of a context of dimension {dim}", "columns count from 0")
         one = batch == () or most is None
         require(one, "reach", most, "is a guard for an Agent or a study", "leave it out of a simulation")
-        if predictor is not None:
-            try_out("predictor", predictor, dim)
         return Rounds(dim, ridge=ridge, batch=batch, setup=setup)
 
     def predict(state: Rounds, context: Any) -> Outlook:
@@ -163,7 +150,7 @@ def hp_conformal(
         return Outlook(reward, cost, norm, code, context, state)
 
     def decide(prediction: Any, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
-        bound = cost_bound(prediction, spec, confidence)
+        bound = cost_bound(prediction, spec)
         xp = namespace(bound)
         ready = bound < math.inf
         safe = largest_safe_intensity(xp.where(ready, bound, 0.0), 0.0, threshold=spec.threshold - baseline_cost)
@@ -189,36 +176,18 @@ def hp_conformal(
             state.refit()
         return state
 
-    def check(spec: SafetySpec) -> None:
-        """In the full form each new round is scored with a separate fit, so the chance of an excess given the
-        calibration rounds does not follow the Beta law of split scores (asked for .9, it kept δ = .1 in .77 of the
-        runs).
-        """
-        rule = "has no proof with form='full': the Beta law of the realized rate is for split scores"
-        lawful = form == "split" or confidence is None
-        require(lawful, "confidence", confidence, rule, "use form='split', or leave confidence out")
-
-    options = {"form": form, "start_dose": start_dose, "probe": probe, "confidence": confidence}
-    options |= {"group": group, "predictor": predictor, "window": window, "lag": lag}
-    options |= stated
-    label = "HP-Conformal" if form == "split" else "HP-Conformal, full"
-    own = {"init": init, "predict": predict, "update": update, "check": check}
-    return Policy("hp_conformal", label, "conformal", decide, options, alarmed=lambda state: state.alarmed, **own)
+    options = {"start_dose": start_dose, "probe": probe, "group": group, "window": window, "lag": lag, **stated}
+    own: Any = {"init": init, "predict": predict, "update": update}
+    own["alarmed"] = lambda state: state.alarmed
+    return Policy("hp_conformal", "HP-Conformal", "conformal", decide, options, **own)
 
 
-def cost_bound(prediction: Outlook, spec: SafetySpec, confidence: float | None) -> Any:
+def cost_bound(prediction: Outlook, spec: SafetySpec) -> Any:
     """U(x), for each spec of a sweep; +∞ before the first refit and wherever there is no bound."""
     frozen = prediction.rounds.frozen
     if frozen is None:
         return prediction.cost + 0.0 * spec.violation_risk + math.inf
-    return upper(
-        frozen,
-        prediction.context,
-        cost=prediction.cost,
-        code=prediction.code,
-        spec=spec,
-        confidence=confidence,
-    )
+    return upper(frozen, prediction.context, code=prediction.code, risk=spec.violation_risk)
 
 
 def reach_limit(prediction: Outlook, reach: float, start: SafeSet) -> Any:
@@ -237,18 +206,8 @@ def _check_guards(reach: Any, history: Any, least_dose: Any, start_dose: Any) ->
     require(within, "least_dose", least_dose, f"must be at most start_dose = {start_dose}, which is declared safe")
 
 
-def _check_doses(form: Any, start_dose: Any, probe: Any, confidence: Any) -> None:
-    require(form in ("split", "full"), "form", form, "must be 'split' or 'full'")
-    check_start_dose(start_dose)
-    check_probe(probe, always=True)
-    share = confidence is None or (is_number(confidence) and 0.0 < confidence < 1.0)
-    require(share, "confidence", confidence, "must be a number in (0, 1) or None")
-
-
-def _check_model(form: Any, group: Any, predictor: Any, *, window: Any, lag: Any) -> None:
+def _check_rounds(group: Any, *, window: Any, lag: Any) -> None:
     known = group is None or is_whole(group, 0) or isinstance(group, str) or callable(group)
     require(known, "group", group, "must be a column's number, a feature's name or a function of a context")
-    fits = predictor is None or form != "full"
-    require(fits, "predictor", predictor, "works with the split form only", "choose form='split'")
     require(is_whole(window, 100), "window", window, "must be a whole number >= 100")
     require(is_whole(lag, 0) and lag <= window, "lag", lag, f"must be a whole number from 0 to window = {window}")

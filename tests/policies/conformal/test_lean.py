@@ -15,7 +15,7 @@ from tests.conftest import make_spec
 from tests.policies.conformal.test_frozen import filled, ridge_coef
 
 LEVEL = 1e-6
-LEAN = {"form": "full", "groups": "none"}
+LEAN = {"groups": "none"}
 RISK = 0.1
 
 
@@ -45,12 +45,12 @@ def by_refitting(state, context, risk):
     return np.inf if conforms[-1] or not any(conforms) else crossings[np.flatnonzero(conforms)[-1]]
 
 
-def test_without_sign_groups_every_round_of_the_full_form_trains_and_calibrates(count):
+def test_without_sign_groups_every_round_trains_and_calibrates(count):
     finite = 0
     for seed in range(count(60, 300)):
         rng = np.random.default_rng([seed, 8])
         risk, ridge = float(rng.choice([0.1, 0.3])), float(rng.choice([0.05, 1.0]))
-        state, context = filled(Setup(form="full", signed=False), int(rng.integers(20, 60)), 3, seed, ridge)
+        state, context = filled(Setup(signed=False), int(rng.integers(20, 60)), 3, seed, ridge)
         context = context * float(rng.choice([0.5, 1.0, 30.0]))
         policy = make_policy("hp_conformal", **LEAN)
         seen = policy.predict(state, context)
@@ -88,11 +88,10 @@ def played(policy, spec, data, times):
 TIMES = (8, 12, 20, 21, 40, 120)
 
 
-@pytest.mark.parametrize("form", ["split", "full"])
-def test_every_round_keeps_the_promise_from_the_first_on(form, count):
+def test_every_round_keeps_the_promise_from_the_first_on(count):
     """The reward's noise is the cost's, with its sign turned: which doses are full depends on past costs."""
     spec = make_spec(violation_risk=RISK)
-    policy = make_policy("hp_conformal", form=form, groups="none", probe=1.0, start_dose=1e-3)
+    policy = make_policy("hp_conformal", groups="none", probe=1.0, start_dose=1e-3)
     assert promised_risk(policy, spec) == RISK
     over = []
     for _, choice, cost in played(policy, spec, drawn(count(1500, 20_000), TIMES[-1], related=-1.0), TIMES):
@@ -109,7 +108,7 @@ def test_the_promise_without_sign_groups_is_over_all_rounds_and_not_among_those_
     data = drawn(count(1500, 20_000), 120, spread=lambda x: np.where(x[..., 0] > 0.0, 2.0, 0.2))
     rates = {}
     for groups in ("sign", "none"):
-        policy = make_policy("hp_conformal", form="full", groups=groups, start_dose=1e-3, probe=1.0)
+        policy = make_policy("hp_conformal", groups=groups, start_dose=1e-3, probe=1.0)
         for seen, choice, cost in played(policy, spec, data, (120,)):
             above, benefit = cost > choice.bounds.cost_upper, seen.reward >= 0.0
             assert at_most(above, RISK), groups

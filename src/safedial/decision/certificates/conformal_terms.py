@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from safedial.core.conformal import places
 from safedial.core.promise import PROMISES
 from safedial.decision.certificates.shared_terms import (
     exact_curves,
@@ -17,7 +16,6 @@ from safedial.decision.certificates.shared_terms import (
 )
 from safedial.decision.learners.conformal_options import bound_intensity, guarded, guards_of
 from safedial.decision.units import rounded_down
-from safedial.policies.conformal.frozen import places_of
 
 if TYPE_CHECKING:
     from safedial.decision.decision import Decision
@@ -34,17 +32,8 @@ def assumptions(decision: Decision) -> list[str]:
     ]
     if (own := start_assumptions(decision, shared)) is not None:
         return own
-    confidence = options["confidence"]
     marginal = f"the probability is over the calibration rounds too, and holds {_whole(rules)}, not for each context"
-    if confidence is not None:
-        marginal = f"with probability {confidence:g} over a refit's calibration rounds, the promise holds given them"
-    late = (
-        "whether an outcome is late or missing does not depend on other rounds' outcomes; such an outcome counts as "
-        "above every bound. If lateness depends on the outcome itself, the stated risk limits the chance that a "
-        "conformal dose is given and exceeds the threshold, but not the rate among conformal doses"
-    )
-    if options["form"] == "full":
-        late = "whether an outcome is late or missing depends neither on contexts nor on outcomes"
+    late = "whether an outcome is late or missing depends neither on contexts nor on outcomes"
     before = {
         "train": ["rounds from before the first decision only train the predictors; nothing is assumed about them"],
         "calibrate": ["rounds from before the first decision, if any, are exchangeable with later rounds"],
@@ -56,8 +45,7 @@ def assumptions(decision: Decision) -> list[str]:
         *shared,
         marginal,
         late,
-        f"the form ({options['form']}), the groups, the predictor, the window ({options['window']} rounds) and the "
-        "ridge were fixed before the first round",
+        f"the groups, the window ({options['window']} rounds) and the ridge were fixed before the first round",
     ]
 
 
@@ -152,20 +140,17 @@ def _guards(decision: Decision) -> dict[str, Any]:
 def rank(decision: Decision) -> tuple[int, int]:
     """(how many scores of the group were used, the rank from the top); (n, 0) if there were too few."""
     rules, seen = decision.rules, decision.prediction
-    size = np.atleast_1d(seen.sizes[min(seen.code, len(seen.sizes) - 1)])
-    kept, top = places_of(size, rules.spec.violation_risk, rules.policy.options["confidence"])
-    return int(kept[0]), int(top[0])
+    kept, top = places(seen.sizes[min(seen.code, len(seen.sizes) - 1)], rules.spec.violation_risk)
+    return int(kept), int(top)
 
 
-def fewest(risk: float, confidence: float | None) -> int:
-    """The smallest n that gives a bound: 1/δ − 1, or the n where 1 − (1 − δ)ⁿ = P(Beta(1, n) ≤ δ) ≥ confidence.
+def fewest(risk: float) -> int:
+    """The smallest n that gives a bound: 1/δ − 1.
 
-    >>> fewest(0.05, None), fewest(0.05, 0.9)
-    (19, 45)
+    >>> fewest(0.05)
+    19
     """
-    if confidence is None:
-        return math.ceil(1.0 / risk - 1e-9) - 1
-    return math.ceil(math.log1p(-confidence) / math.log1p(-risk))
+    return math.ceil(1.0 / risk - 1e-9) - 1
 
 
 def arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
@@ -193,7 +178,7 @@ def arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
 def _no_bound(decision: Decision, count: str) -> list[str]:
     """Why the start dose is used."""
     spec, seen = decision.rules.spec, decision.prediction
-    needed = fewest(spec.violation_risk, decision.rules.policy.options["confidence"])
+    needed = fewest(spec.violation_risk)
     lines = [
         f"The start: the last refit had {count}. A conformal bound at risk {spec.violation_risk:g} needs at least "
         f"{needed}, not too many of them without a known outcome, and a finite prediction."

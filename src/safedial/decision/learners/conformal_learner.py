@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from safedial.core import exchangeability
 from safedial.core.action import Choice
+from safedial.core.conformal import places
 from safedial.decision.certificates import conformal_terms
 from safedial.decision.learners import conformal_options
 from safedial.decision.learners.conformal_bets import ConformalBets
@@ -25,8 +26,7 @@ from safedial.decision.learners.conformal_options import OFF
 from safedial.decision.learners.conformal_view import View
 from safedial.decision.learners.protocol import Learner
 from safedial.decision.outcome import Sample, check_reported, least_quotient
-from safedial.errors import InvalidInput
-from safedial.policies.conformal.frozen import Frozen, places_of
+from safedial.policies.conformal.frozen import Frozen
 from safedial.policies.conformal.memory import Rounds
 from safedial.policies.hp_conformal import Outlook
 
@@ -103,11 +103,10 @@ class ConformalLearner(Learner):
         """The prediction and the choice as plain values that later rounds do not change."""
         outlook = prediction
         rounds, frozen = outlook.rounds, outlook.rounds.frozen
-        full = frozen.full if frozen else None
         label = None if rounds.setup.group is None else rounds.name_of(outlook.context)
         seen = View(
             outlook.reward,
-            outlook.cost if full is None else float(outlook.context @ full.coef),
+            float(outlook.context @ frozen.coef) if frozen else outlook.cost,
             outlook.norm,
             outlook.code,
             label,
@@ -125,11 +124,11 @@ class ConformalLearner(Learner):
     def _without_bound(self, seen: View, frozen: Frozen) -> View:
         """Why there is no bound: unknown outcomes, or tied costs."""
         group = min(seen.code, len(frozen.sizes) - 1)
-        kept, _ = places_of(frozen.sizes[group : group + 1], self.risk, self.policy.options["confidence"])
+        kept, _ = places(frozen.sizes[group], self.risk)
         ties = None
         if frozen.ties is not None and frozen.ties.found[group]:
             ties = [part[group].item() for part in frozen.ties]
-        return seen._replace(unknown=frozen.unknown(group, int(kept[0])), ties=ties)
+        return seen._replace(unknown=frozen.unknown(group, int(kept)), ties=ties)
 
     def open(self, context: Array) -> int:
         return self.rounds.append(context, 0.0, np.inf)
@@ -189,8 +188,6 @@ class ConformalLearner(Learner):
         frozen = self.rounds.frozen
         if frozen is None:
             return np.zeros(self.dim)
-        if self.rounds.setup.predictor is not None:
-            raise InvalidInput(f"{target}_coef: the predictor is not linear; see a decision's prediction instead")
         return (frozen.reward if target == "reward" else frozen.cost)(np.eye(self.dim))
 
     def state(self) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from safedial.core.count_window import CountWindow
 from safedial.core.tolerated import Range, scaled_setting, tolerated_scale
 from safedial.decision.learners import shield_options
 from safedial.errors import require
-from safedial.policies.conformal.predictors import ALIKE, fit_each
 from safedial.policies.shield.bases import LARGEST_LOG, Bases, Fit, Ridge
+from safedial.policies.shield.regressor import ALIKE, fit_each
 
 if TYPE_CHECKING:
     from safedial.decision.rules import Rules

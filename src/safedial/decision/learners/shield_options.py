@@ -23,7 +23,7 @@ from safedial.decision.rounds import Asked, Vector
 from safedial.decision.rules import plain_options
 from safedial.decision.units import Dial, real
 from safedial.errors import InvalidInput, refusal, require
-from safedial.policies.conformal.predictors import try_out
+from safedial.policies.shield.regressor import try_out
 from safedial.policies.shield.stated_costs import ONE, stated_costs
 
 if TYPE_CHECKING:

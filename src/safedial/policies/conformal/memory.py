@@ -89,7 +89,7 @@ class Rounds:
 
     def calibrates(self, numbers: Any) -> Any:
         """Which of the numbered rounds calibrate."""
-        return calibrates(numbers, self.setup.form) & (numbers >= self.history)
+        return calibrates(numbers) & (numbers >= self.history)
 
     def refit(self) -> None:
         """Freeze new predictors, scores and groups from the rounds in the window, and forget older rounds.
@@ -188,7 +188,7 @@ class Rounds:
         rows, cost = self.context[..., first + held, :], self.cost[..., first + held]
         scores = score(cost, frozen.cost(rows))
         codes = self.code(rows, frozen.reward(rows))
-        return self.fitted + held, p_values(frozen.scores, frozen.codes, scores, codes)
+        return self.fitted + held, p_values(frozen.scores, frozen.scored, scores, codes)
 
     def watch(self) -> None:
         """Bet on the calibration rounds since the last refit, in order, with the predictors of that refit."""

@@ -1,9 +1,7 @@
-"""Predictors for HP-Conformal: ridge regression for a whole batch at once, or any model with `fit` and `predict`.
+"""Regressors of the user's, objects with `fit` and `predict`, from which HP-Shield learns a base.
 
-A fitted predictor is a function from contexts (..., n, d) to (..., n). Rounds with unknown outcomes are not used in a
-fit. Conformal scores correct whatever a predictor says, so nothing here can break the promise, but it can cost reward.
-A prediction that is not a finite number counts as unknown: such a calibration round scores +∞, and such a new round
-gets the start dose.
+Whatever a regressor says, the promise holds; a failure can only cost reward, and what it predicts then counts as
+unknown.
 """
 
 from __future__ import annotations
@@ -26,19 +24,6 @@ FEWEST = 50
 
 ALIKE = 1e-4
 """How far a user's model may answer a row among others otherwise than alone, relatively: rounding to 32 bits does."""
-
-
-def ridge_fit(rows: Array, targets: Array, seen: Any, ridge: float) -> tuple[Array, Array]:
-    """(A⁻¹, coefficients) of ridge regression on the known rows: rows (..., n, d), targets (..., n, k)."""
-    if not np.all(seen):
-        rows, targets = (np.where(seen[..., None], part, 0.0) for part in (rows, targets))
-    gram = np.matrix_transpose(rows) @ rows + ridge * np.eye(rows.shape[-1])
-    inverse = np.asarray(np.linalg.inv(gram), dtype=float)
-    return inverse, inverse @ (np.matrix_transpose(rows) @ targets)
-
-
-def linear(coef: Array) -> Fitted:
-    return lambda rows: (rows @ coef[..., None])[..., 0]
 
 
 def fit_each(model: Any, rows: Array, target: Array, seen: Any, *, name: str, early: Fitted) -> Fitted:
