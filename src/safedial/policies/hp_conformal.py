@@ -77,7 +77,7 @@ class Outlook(NamedTuple):
 def hp_conformal(
     *,
     start_dose: float | None = None,
-    groups: Literal["sign", "none"] = UNSTATED,
+    groups: Literal["sign", "none"] = "sign",
     probe: float | Literal["sqrt"] = PROBE,
     group: int | str | Callable[[Any], Hashable] | None = None,
     window: int = 100_000,
@@ -120,14 +120,13 @@ def hp_conformal(
     check_start_dose(start_dose)
     check_probe(probe, always=True)
     _check_rounds(group, window=window, lag=lag)
-    stated = {"groups": groups, "reach": reach, "history": history, "least_dose": least_dose}
+    stated = {"reach": reach, "history": history, "least_dose": least_dose}
     stated = {name: value for name, value in stated.items() if value is not UNSTATED}
-    most, least, signed = stated.get("reach"), stated.get("least_dose"), stated.get("groups", "sign") == "sign"
+    most, least = stated.get("reach"), stated.get("least_dose")
     _check_guards(most, stated.get("history", "calibrate"), least, start_dose)
-    signs = stated.get("groups", "sign")
-    require(signs in ("sign", "none"), "groups", signs, "must be 'sign' or 'none'")
+    require(groups in ("sign", "none"), "groups", groups, "must be 'sign' or 'none'")
     trains = stated.get("history") == "train"
-    setup = Setup(group, window, lag, trains, most is not None, signed)
+    setup = Setup(group, window, lag, trains, most is not None, groups == "sign")
     certified = fixed()
 
     def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = ()) -> Rounds:
@@ -176,10 +175,10 @@ def hp_conformal(
             state.refit()
         return state
 
-    options = {"start_dose": start_dose, "probe": probe, "group": group, "window": window, "lag": lag, **stated}
+    options = {"start_dose": start_dose, "groups": groups, "probe": probe, "group": group, "window": window, "lag": lag}
     own: Any = {"init": init, "predict": predict, "update": update}
     own["alarmed"] = lambda state: state.alarmed
-    return Policy("hp_conformal", "HP-Conformal", "conformal", decide, options, **own)
+    return Policy("hp_conformal", "HP-Conformal", "conformal", decide, options | stated, **own)
 
 
 def cost_bound(prediction: Outlook, spec: SafetySpec) -> Any:

@@ -58,7 +58,7 @@ def _whole(rules: Rules) -> str:
 
 
 def _signed(rules: Rules) -> bool:
-    return rules.policy.options.get("groups", "sign") == "sign"
+    return rules.policy.options["groups"] == "sign"
 
 
 def statement(decision: Decision) -> str:
