@@ -11,7 +11,7 @@ import copy
 import json
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,6 @@ from safedial.decision.certificates import conformal_terms
 from safedial.decision.learners import conformal_options
 from safedial.decision.learners.conformal_bets import ConformalBets
 from safedial.decision.learners.conformal_options import OFF
-from safedial.decision.learners.conformal_view import View
 from safedial.decision.learners.protocol import Learner
 from safedial.decision.outcome import Sample, check_reported, least_quotient
 from safedial.policies.conformal.frozen import Frozen
@@ -35,6 +34,35 @@ if TYPE_CHECKING:
     from safedial.decision.rules import Rules
 
 Array = NDArray[np.float64]
+
+
+class View(NamedTuple):
+    """What a decision keeps of its prediction: plain values, and the group sizes at the last refit.
+
+    The last four are None under rules without the guards of `hp_conformal`. `starts` counts the earlier decisions at
+    the start dose; `tenth` is the 10th largest applied intensity with a known outcome. If there is no bound, `unknown`
+    counts the scores without an outcome among those it would use, and, if too many costs are tied, `ties` is the
+    group's commonest measured cost, how many rounds have it, and how many are known.
+    """
+
+    reward: float
+    cost: float
+    norm: float
+    code: int
+    label: Any
+    sizes: Any
+    rounds: int
+    known: int
+    fitted: int
+    starts: int | None = None
+    unknown: int | None = None
+    tenth: float | None = None
+    ties: list[float] | None = None
+
+    @property
+    def informative_rounds(self) -> int:
+        """The rounds that the predictors were fitted to."""
+        return self.fitted
 
 
 class ConformalLearner(Learner):

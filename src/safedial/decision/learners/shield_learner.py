@@ -23,10 +23,9 @@ from safedial.core.tolerated import Cost, tolerated_scale
 from safedial.decision.certificates import shield_scale_terms, shield_terms
 from safedial.decision.learners import shield_options
 from safedial.decision.learners.question_learner import QuestionLearner
-from safedial.decision.learners.shield_cap import Cap, read_cap, written_cap
+from safedial.decision.learners.shield_cap import Cap, Level, read_cap, written_cap
 from safedial.decision.learners.shield_chooser import LEARNING, Chooser
 from safedial.decision.learners.shield_history import ShieldHistory
-from safedial.decision.learners.shield_levels import Level
 from safedial.decision.learners.shield_options import Stated
 from safedial.decision.learners.shield_watch import RAISED, ShieldWatch, Told, shown_by
 from safedial.decision.outcome import Sample

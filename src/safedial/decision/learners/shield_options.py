@@ -18,7 +18,6 @@ import numpy as np
 from safedial.core.brackets import Growth
 from safedial.core.rounding import round_down
 from safedial.core.tolerated import Cost, tolerated_setting
-from safedial.decision.learners.shield_errors import GIVE_PROPOSAL, base_name, too_high
 from safedial.decision.rounds import Asked, Vector
 from safedial.decision.rules import plain_options
 from safedial.decision.units import Dial, real
@@ -31,6 +30,9 @@ if TYPE_CHECKING:
 
 DIGITS = 12
 """Raw values are taken back from a context in so many digits: centring and scaling cost the last few."""
+
+
+GIVE_PROPOSAL = "give it with the question: proposal=..., on the command line --proposal"
 
 
 class Stated(NamedTuple):
@@ -296,3 +298,18 @@ def tolerated(rules: Rules, costs: Mapping[str, Cost], measured: Any, applied: f
         return math.copysign(math.inf, found)
     setting = dial.setting(float(curve.action(round_down(found, curve.error_units))))
     return max(setting, applied) if found >= effect else setting
+
+
+def base_name(base: Any) -> str:
+    """What an error calls the setting that is scaled."""
+    if base == "proposal":
+        return base
+    return f"context[{base!r}]" if isinstance(base, (str, int)) else "base(context)"
+
+
+def too_high(name: str, protocol: float, start: float, dial: Dial) -> InvalidInput:
+    """The refusal of a base whose start the dial does not reach; most often the base is mistyped."""
+    rule = "gives a start above the dial's end"
+    way_out = "if it is right, state a dial that reaches further, in the base's unit, or a smaller start_scale"
+    words = f"{name} = {protocol:g}: may be mistyped: it {rule} ({start:g}, above {dial.high:g}); {way_out}"
+    return InvalidInput(words, public=f"{name}: may be mistyped: it {rule}; {way_out}")
