@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 from safedial import InvalidInput
-from safedial.policies.shield.regressor import fit_each, try_out
+from safedial.policies.shield.regressor import fit_own, try_out
 
 
 class Odd:
@@ -36,13 +36,13 @@ class Odd:
 )
 def test_a_regressor_that_cannot_work_is_refused_before_the_first_round(model, named):
     with pytest.raises(InvalidInput, match=named) as caught:
-        try_out("regressor", model, 3)
+        try_out(model, 3)
     assert "regressor" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_a_fit_that_fails_later_leaves_predictions_unknown():
-    rows, target, seen = np.random.default_rng(0).standard_normal((1, 80, 2)), np.ones((1, 80)), np.full((1, 80), True)
+    rows = np.random.default_rng(0).standard_normal((80, 2))
     with pytest.warns(UserWarning, match="fit failed"):
-        fitted = fit_each(Odd(None, fit_fails=True), rows, target, seen, name="regressor", early=lambda x: x[..., 0])
-    assert np.isnan(fitted(rows[:, :3])).all()
+        fitted = fit_own(Odd(None, fit_fails=True), rows, np.ones(80), lambda contexts: contexts[..., 0])
+    assert np.isnan(fitted(rows[None, :3])).all()

@@ -18,7 +18,7 @@ from safedial.core.tolerated import Range, scaled_setting, tolerated_scale
 from safedial.decision.learners import shield_options
 from safedial.errors import require
 from safedial.policies.shield.bases import LARGEST_LOG, Bases, Fit, Ridge
-from safedial.policies.shield.regressor import ALIKE, fit_each
+from safedial.policies.shield.regressor import ALIKE, fit_own
 
 if TYPE_CHECKING:
     from safedial.decision.rules import Rules
@@ -133,8 +133,7 @@ class ShieldHistory:
             return fit
         places = [place for place, _ in self.lessons[: fit.told]]
         rows, targets = np.array(self.contexts)[places], np.array([target for _, target in self.lessons[: fit.told]])
-        seen = np.ones((1, fit.told), dtype=bool)
-        return fit._replace(own=fit_each(model, rows[None], targets[None], seen, name="regressor", early=fit.value))
+        return fit._replace(own=fit_own(model, rows, targets, fit.value))
 
     def base_at(self, context: Array, protocol: float) -> float:
         """The setting that is scaled."""

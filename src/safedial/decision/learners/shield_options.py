@@ -57,7 +57,7 @@ def started(rules: Rules, start_action: Any) -> Rules:
     require(request is None, "request", request, "is for simulations", "a question brings one, as its proposal")
     _check_names(rules)
     if options["regressor"] is not None:
-        try_out("regressor", options["regressor"], rules.dim)
+        try_out(options["regressor"], rules.dim)
     share = options["start_scale"]
     one = (share is None) != (start_action is None)
     words = "and start_scale: give exactly one of them; it is the start until there are enough rounds"
