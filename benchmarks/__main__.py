@@ -36,7 +36,6 @@ def tables() -> None:
 def online(
     dim: Annotated[int, typer.Option(help="Dimension of the contexts.")] = 26,
     policy: Annotated[str, typer.Option(help="hp_probe or hp_conformal.")] = "hp_probe",
-    form: Annotated[str, typer.Option(help="hp_conformal: split or full.")] = "split",
     rounds: Annotated[int, typer.Option(help="hp_conformal: rounds before the first timed decision.")] = 100_000,
     json: Json = False,
 ) -> None:
@@ -49,7 +48,7 @@ def online(
         "hp_probe": ("Agent, microseconds (bare: the same arithmetic alone)", lambda: bench_online(dim)),
         "hp_conformal": (
             "Agent after many rounds, microseconds",
-            lambda: bench_conformal(dim, form=form, rounds=rounds),
+            lambda: bench_conformal(dim, rounds=rounds),
         ),
     }
     require(policy in benches, "--policy", policy, "must be hp_probe or hp_conformal")

@@ -1,10 +1,10 @@
-"""`python -m benchmarks.conformal_lean [long|short]`: what HP-Conformal earns without sign groups, and by its start.
+"""`python -m benchmarks.conformal_lean [long|short]`: what HP-Conformal earns without sign groups.
 
 The tables of docs/conformal.md: the share of the exact clairvoyant's reward, which knows both means and the noise's
 quantile, and of the attainable one, of a policy that knows the cost and learns the sign of the reward; the share of
 rounds over the threshold, and that among full doses, about which groups="none" promises nothing.
 `long`: T = 10,000, d = 5 and 10, delta = .02, unit noise (a second number sets the seeds). `short`: T = 100 to 1,000,
-d = 5, delta = .05, two sizes of noise, and the starts. Several minutes each.
+d = 5, delta = .05, two sizes of noise. Several minutes each.
 """
 
 from __future__ import annotations
@@ -15,14 +15,10 @@ from typing import Any
 from safedial import LinearWorld, SafetySpec, hp_conformal, hp_student, simulate
 from safedial.policies import Policy
 
-LEAN = {"form": "full", "groups": "none", "probe": 0.001}
+LEAN = {"groups": "none", "probe": 0.001}
 SHORT: dict[str, Policy] = {
-    "split, sign groups, probe .01": hp_conformal(),
-    "full, sign groups, probe .01": hp_conformal(form="full"),
-    "split, no groups": hp_conformal(groups="none", probe=0.001),
-    "full, no groups": hp_conformal(**LEAN),
-    "full, no groups, certified start": hp_conformal(**LEAN, start="certified"),
-    "full, no groups, Student start": hp_conformal(**LEAN, start="student"),
+    "sign groups, probe .01": hp_conformal(),
+    "no groups": hp_conformal(**LEAN),
     "HP-Student, per round": hp_student(),
 }
 
@@ -45,7 +41,7 @@ def line(label: str, policy: Policy, dim: int, spec: SafetySpec, rounds: int, se
 def main(part: str, seeds: int | None) -> None:
     if part in ("", "long"):
         for dim in (5, 10):
-            line("full, no groups", hp_conformal(**LEAN), dim, stated(0.02, 1.0), 10_000, seeds or 8)
+            line("no groups", hp_conformal(**LEAN), dim, stated(0.02, 1.0), 10_000, seeds or 8)
     if part in ("", "short"):
         for noise in (1.0, 0.3):
             for rounds in (100, 200, 500, 1000):

@@ -60,12 +60,12 @@ def bench_online(dim: int) -> dict[str, Any]:
     }
 
 
-def bench_conformal(dim: int, *, form: str = "split", rounds: int = 100_000) -> dict[str, Any]:
+def bench_conformal(dim: int, *, rounds: int = 100_000) -> dict[str, Any]:
     """Microseconds for `Agent.decide` and `Agent.update` after `rounds` rounds, and the refit before the first."""
     require(dim >= 1, "dim", dim, "must be a whole number >= 1")
     require(rounds >= 0, "rounds", rounds, "must be a whole number >= 0")
     spec = SafetySpec(threshold=0.5, violation_risk=0.02, promise="conformal")
-    agent = Agent(dim, spec, policy=make_policy("hp_conformal", form=form, start_dose=0.05, history="calibrate"))
+    agent = Agent(dim, spec, policy=make_policy("hp_conformal", start_dose=0.05, history="calibrate"))
     rng = np.random.default_rng(0)
     contexts = rng.standard_normal((rounds + DECISIONS, dim)) / np.sqrt(dim)
     noise = rng.standard_normal((rounds + DECISIONS, 2))
@@ -82,7 +82,7 @@ def bench_conformal(dim: int, *, form: str = "split", rounds: int = 100_000) -> 
         decided = time.perf_counter()
         agent.update(decision, reward=gain * decision.intensity, cost=harm * decision.intensity)
         times[:, index - 1] = decided - start, time.perf_counter() - decided
-    return {"dim": dim, "form": form, "rounds": rounds, **_agent_times(*times * 1e6), "refit_ms": refit * 1e3}
+    return {"dim": dim, "rounds": rounds, **_agent_times(*times * 1e6), "refit_ms": refit * 1e3}
 
 
 def _agent_times(decide: Any, update: Any) -> dict[str, float]:

@@ -4,7 +4,7 @@ The world (`DoseResponseWorld`): a cost in proportion to the setting, C(a) = τ�
 tolerances T (sd .5) around the protocol's setting, δ = .05, bracket `relative(0.7, 1.4, floor=τ/4)`, start at a quarter
 of the protocol. The oracle knows the law of T and plays its 5 % quantile. A false bracket: the true e lies outside
 0.7-1.4. The second of its tables starts at a tenth of the protocol with a floor of τ/1000, so that hardly any cost is
-too small to be evidence. Then other dose-response worlds, the paper's own, and last the speed of simulations and of an
+too small to be evidence. Then other dose-response worlds, and last the speed of simulations and of an
 Agent (`python -m benchmarks.shield tables`, `speed` or `agent`: that alone). Two minutes.
 """
 
@@ -111,40 +111,6 @@ def other_worlds(seeds: int, rounds: int = 600) -> None:
         )
 
 
-def paper_world(seeds: int, rounds: int = 1000, dim: int = 5) -> None:
-    """The offset family, an exact curve, κ = 1, τ = .5, from the dose that is certified for the first round."""
-    rng, spec = np.random.default_rng(3), SafetySpec(threshold=0.5, violation_risk=RISK, promise="conformal")
-    truth, context = rng.standard_normal((2, seeds, dim)), rng.standard_normal((rounds, seeds, dim))
-    truth, context = (part / np.linalg.norm(part, axis=-1, keepdims=True) for part in (truth, context))
-    reward, cost = ((context * coef).sum(axis=-1) for coef in truth)
-    noise = rng.standard_normal((2, rounds, seeds))
-    load = np.maximum(cost + 1.6448536269514722, 1e-9)
-    best = np.cumsum((np.where(reward >= 0.0, np.minimum(1.0, 0.5 / load), 0.0) * reward).sum(axis=1))
-    print(
-        f"\nThe paper's world, d = {dim}: share of the exact clairvoyant's reward at T = 200 / 500 / 1000, {seeds} runs"
-    )
-    for climb, probe in ((1.25, 0.01), (None, 0.01), (1.25, None)):
-        policy = hp_shield(
-            base=lambda rows: np.ones(rows.shape[:-1]),
-            growth=growth.relative(1, 1, floor=0),
-            family="offset",
-            start_scale=0.5 / (1.0 + math.sqrt(2.0 * math.log(1.0 / RISK))),
-            climb=climb,
-            chooser="sign",
-            probe=probe,
-        )
-        state, earned, excess = policy.init(dim, ridge=1.0, batch=(seeds,)), np.empty(rounds), 0.0
-        for step in range(rounds):
-            outlook = policy.predict(state, context[step])
-            setting = policy.decide(outlook, spec, round=step + 1, coin=0.5).intensity
-            measured = cost[step] + noise[1, step]
-            earned[step] = (setting * reward[step]).sum()
-            excess += float((setting * measured > 0.5).mean()) / rounds
-            policy.update(state, outlook, reward[step] + noise[0, step], measured, 1.0, intensity=setting)
-        shares = " / ".join(f"{np.cumsum(earned)[at - 1] / best[at - 1]:.3f}" for at in (200, 500, 1000))
-        print(f"  climb {climb}, refused rounds get {probe or 'the start'}: {shares}, exceeded {excess:.4f}")
-
-
 def speed() -> None:
     rng, online, times = np.random.default_rng(2), CountWindow(RISK), []
     for number in range(12_000):
@@ -158,11 +124,9 @@ def speed() -> None:
     constants = dict.fromkeys(("reward_noise", "cost_noise", "coefficient_bound", "context_bound"), 1.0)
     spec = SafetySpec(threshold=0.5, violation_risk=RISK, promise="bracket", **constants)
     whole = {"base": lambda rows: np.ones(rows.shape[:-1]), "start_scale": 0.14}
-    offset = {"growth": growth.relative(1, 1, floor=0), "family": "offset", "chooser": "sign", "probe": 0.01}
     for name, options in {
         "protocol": {"growth": growth.relative(0.7, 1.4, floor=0.1)},
         "learned": {"growth": growth.relative(0.7, 1.4, floor=0.1), "learned": True},
-        "learned offset": offset,
     }.items():
         best = 0.0
         for _ in range(5):
@@ -199,7 +163,6 @@ if __name__ == "__main__":
         false_brackets(1000, start=0.25, floor=0.25)
         false_brackets(1000, start=0.1, floor=0.001)
         other_worlds(200)
-        paper_world(100)
     if "speed" in chosen:
         speed()
     if "agent" in chosen:

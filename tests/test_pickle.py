@@ -132,7 +132,7 @@ AGENTS = {
     "adaptive": ("hp_ucb", {"radius": "noise-adaptive"}, {"dial": Dial(high=20, unit="mg")}),
     "self-normalised": ("hp_probe", {"radius": "self-normalised"}, {}),
     "conformal": ("hp_conformal", {"start_dose": 0.1, "group": 0}, {}),
-    "full": ("hp_conformal", {"start_dose": 0.1, "form": "full"}, {}),
+    "groups": ("hp_conformal", {"start_dose": 0.1, "groups": "none"}, {}),
     "kernel": ("nonlinear_hp_probe", {"cost_class": kernel("rbf:0.5", norm=1.0), "reward_class": linear()}, {}),
 }
 each_agent = pytest.mark.parametrize(("name", "options", "more"), AGENTS.values(), ids=AGENTS)

@@ -41,7 +41,7 @@ VARIADIC = {
     "cli/__init__.py: _warn",
     "study/store.py: __exit__",
     "decision/validation.py: in_row",
-    "policies/conformal/predictors.py: _trying",
+    "policies/shield/regressor.py: _trying",
 }
 """Functions that may take *values or **options, and why. This set may only shrink."""
 

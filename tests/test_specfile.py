@@ -107,8 +107,8 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
 
 def test_a_spec_file_with_a_pair_that_has_no_proof_opens_and_makes_no_agent():
     """Files that exist stay readable; a new agent is refused with the way out."""
-    text = '[spec]\nthreshold = 0.5\nviolation_risk = 0.1\npromise = "conformal"\n[world]\ndim = 2\n'
-    file = parse_spec(text + '[[policy]]\nname = "hp_conformal"\nform = "full"\nconfidence = 0.9\nstart_dose = 0.1\n')
+    text = '[spec]\nthreshold = 0.5\nviolation_risk = 0.6\npromise = "student"\n[world]\ndim = 2\n'
+    file = parse_spec(text + '[[policy]]\nname = "hp_student"\nstart_dose = 0.1\n')
     assert spec_text(parse_spec(spec_text(file))) == spec_text(file)
-    with pytest.raises(InvalidInput, match=r"confidence = 0.9: has no proof with form='full'.*use form='split'"):
+    with pytest.raises(InvalidInput, match=r"violation_risk = 0.6: must be below 0.5 for hp_student"):
         file.agent()

@@ -40,13 +40,8 @@ SERIES: dict[str, tuple[str, dict[str, Any]]] = {
     "HP-UCB": ("hp_ucb", {}),
     "HP-Probe": ("hp_probe", {}),
     "HP-Conformal": ("hp_conformal", {}),
-    "HP-Conformal, scaled": ("hp_conformal", {"scaled": True}),
-    "HP-Conformal, full": ("hp_conformal", {"form": "full"}),
     "On-Expectation": ("on_expectation", {}),
 }
-
-FORMS = {"full": ("*", 8), "scaled": ("d", 6)}
-"""Marker and size of the forms of one policy."""
 
 RAREST = 1e-3
 """The left edge: smaller rates, including 0, are drawn there."""
@@ -134,8 +129,7 @@ def draw(folder: Path) -> list[Path]:
 
 
 def _point(panel: Any, row: dict[str, Any]) -> None:
-    marker, size = FORMS.get(row["series"].partition(", ")[2], (MARKERS[row["policy"]], 6))
-    look = {"marker": marker, "markersize": size, "label": row["series"]}
+    look = {"marker": MARKERS[row["policy"]], "markersize": 6, "label": row["series"]}
     at = max(row["full_dose_violation_rate"], RAREST), row["reward_share"]
     point(panel, at, COLOURS[row["policy"]], look, filled=row["promise_holds"])
 

@@ -18,15 +18,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-import numpy as np
-
-from safedial.core.brackets import relative
 from safedial.core.spec import SafetySpec
 from safedial.errors import is_whole, require
 from safedial.experiments.experiment import Experiment, Found, Rows, Table
 from safedial.io import read_rows, write_rows
 from safedial.plots.style import columns, new_figure, save, title
-from safedial.policies import Policy, hp_conformal, hp_probe, hp_shield, hp_student, hp_ucb
+from safedial.policies import Policy, hp_conformal, hp_probe, hp_student, hp_ucb
 from safedial.progress import Advance, Bar, no_bar
 from safedial.simulation.run import simulate
 from safedial.worlds.linear import LinearWorld
@@ -41,7 +38,7 @@ PROMISED = {
 }
 """The panels of the picture. Tables have one more promise, `TOLERANCE`: given the past, each round by itself."""
 ATTAINABLE = "attainable"
-SLOW = ("HP-Conformal, lean, full",)
+SLOW = ("HP-Conformal, lean", "HP-Conformal")
 """A decision takes time in proportion to the rounds: not in the picture's long part."""
 
 
@@ -79,24 +76,12 @@ def parts(seeds: int, rounds: int) -> list[Part]:
     return [*found, *late, *([Part(5, 0.05, 1.0, long, few)] if long else [])]
 
 
-def _shield(part: Part) -> Policy:
-    start = 0.5 / (1.0 + part.noise * math.sqrt(2.0 * math.log(1.0 / part.risk)))
-    exact = {"growth": relative(1, 1, floor=0), "family": "offset", "climb": None, "start_scale": start}
-    return hp_shield(base=_ones, **exact, chooser="sign", probe=0.001)
-
-
-def _ones(rows: Any) -> Any:
-    return np.ones(rows.shape[:-1])
-
-
 def series(part: Part) -> dict[str, tuple[str, Policy, dict[str, Any]]]:
     """Label → (promise, policy, changes of the spec), as tables list them: by promise, what earns most first."""
     tight, marginal = hp_probe(radius="self-normalised", probe=0.001), {"promise": "conformal"}
     lean: dict[str, Any] = {"groups": "none", "probe": 0.001}
     return {
         "HP-Student": (PER_ROUND, hp_student(), {}),
-        "HP-Conformal, lean, full": (PER_ROUND, hp_conformal(**lean, form="full"), marginal),
-        "HP-Shield, offset": (PER_ROUND, _shield(part), marginal),
         "HP-Conformal, lean": (PER_ROUND, hp_conformal(**lean), marginal),
         "HP-Conformal": (PER_ROUND, hp_conformal(), marginal),
         "HP-Student, tolerance": (TOLERANCE, hp_student(promise="tolerance"), {}),
@@ -186,7 +171,6 @@ def _has(rows: Rows, part: Part, label: str) -> bool:
 LOOKS = {
     ATTAINABLE: ("#000000", "--", ""),
     "HP-Student": ("#D55E00", "-", "o"),
-    "HP-Shield, offset": ("#CC79A7", "-", "P"),
     "HP-Conformal, lean": ("#0072B2", "-", "^"),
     "HP-Conformal": ("#56B4E9", "-", "v"),
     "HP-Student, anytime": ("#D55E00", "-", "o"),

@@ -210,15 +210,14 @@ class Agent(InMemoryRounds):
         baseline_cost: float = 0.0,
         allow_extrapolation: bool = False,
         proposal: float | None = None,
-        unit: str | None = None,
     ) -> Decision:
         """Advise an action for `context`; `baseline_cost` is the known cost b₀(x) without any action.
-        `proposal` is the setting that somebody proposes, in the dial's units, where the policy takes one, and `unit`
-        the label of who gets it. `allow_extrapolation` accepts features outside their ranges, and marks the decision.
+        `proposal` is the setting that somebody proposes, in the dial's units, where the policy takes one.
+        `allow_extrapolation` accepts features outside their ranges, and marks the decision.
         Each call is a round: it counts for the joint promise and shrinks the probe; `preview` looks without deciding.
         """
         question = (context, baseline_cost, allow_extrapolation, proposal)
-        return self._decide([read_question(self._rules, *question, unit=unit)])[0]
+        return self._decide([read_question(self._rules, *question)])[0]
 
     def preview(
         self,
@@ -227,10 +226,9 @@ class Agent(InMemoryRounds):
         baseline_cost: float = 0.0,
         allow_extrapolation: bool = False,
         proposal: float | None = None,
-        unit: str | None = None,
     ) -> Decision:
         """What `decide` would advise now. Changes nothing; the coin of a randomised policy is 0.5."""
-        asked = read_question(self._rules, context, baseline_cost, allow_extrapolation, proposal, unit=unit)
+        asked = read_question(self._rules, context, baseline_cost, allow_extrapolation, proposal)
         return self._advise(asked, self._predict(asked, preview=True))._replace(preview=True)
 
     def decide_many(
@@ -240,14 +238,13 @@ class Agent(InMemoryRounds):
         baseline_costs: Iterable[float] | None = None,
         allow_extrapolation: bool = False,
         proposals: Iterable[float] | None = None,
-        units: Iterable[str] | None = None,
     ) -> list[Decision]:
         """One decision for each context, all from what is known now, as if `decide` were called for each.
 
         (HP-Conformal refits at most once, before the first, so that none suffers from the others' open outcomes.)
         """
-        given = {"proposals": proposals, "units": units}
-        return self._decide(read_questions(self._rules, contexts, baseline_costs, allow_extrapolation, **given))
+        given = (contexts, baseline_costs, allow_extrapolation)
+        return self._decide(read_questions(self._rules, *given, proposals=proposals))
 
     def update(
         self,

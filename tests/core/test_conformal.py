@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import beta, binomtest, norm
+from scipy.stats import binomtest
 
-from safedial.core.conformal import conforming_bound, p_value, p_values, places, sure_places, sure_top
+from safedial.core.conformal import conforming_bound, p_value, p_values, places
 
 
 @given(st.integers(0, 5000), st.floats(0.001, 0.999))
@@ -36,15 +36,6 @@ def test_the_next_score_exceeds_the_ranked_one_as_often_as_stated():
     hits = int((scores[:, 65] > bound).sum())
     # Level 1e-6, two-sided: with continuous scores the rate is exactly 6/60.
     assert binomtest(hits, 40_000, 0.1).pvalue > 1e-6
-
-
-@pytest.mark.parametrize(("count", "risk", "confidence"), [(200, 0.1, 0.9), (1000, 0.02, 0.95), (30, 0.01, 0.9)])
-def test_the_sure_rank_is_the_largest_that_is_sure_enough(count, risk, confidence):
-    top = sure_top(count, risk, confidence)
-    if top:
-        assert beta.cdf(risk, top, count + 1 - top) >= confidence
-    assert beta.cdf(risk, top + 1, count - top) < confidence
-    assert [part.tolist() for part in sure_places([count], risk, confidence)] == [[count], [top]]
 
 
 def test_p_values_of_exchangeable_scores_are_uniform_and_independent():
@@ -102,15 +93,3 @@ def test_a_rounding_breaks_no_tie_between_scores():
         assert p_value(np.sort(shaken[0][0]), shaken[1][0, 0]) == p_value(np.sort(old[0]), new[0, 0])
     just_above = 0.1 + 1e-13
     assert p_value(np.sort(old[0]), just_above) > (1 + np.sum(old[0] >= just_above)) / (1 + old[0].size)
-
-
-def test_the_sure_rank_keeps_the_rate_given_the_scores_as_often_as_it_says():
-    """Level 1e-6. For normal scores the chance that the next exceeds the bound is known given the bound."""
-    rng = np.random.default_rng(3)
-    for count, risk, confidence in ((200, 0.1, 0.9), (99, 0.05, 0.5)):
-        top = sure_top(count, risk, confidence)
-        bound = np.sort(rng.standard_normal((20_000, count)), axis=1)[:, count - top]
-        kept = int((norm.sf(bound) <= risk).sum())
-        assert binomtest(kept, 20_000, confidence, alternative="less").pvalue > 1e-6
-        looser = np.sort(rng.standard_normal((20_000, count)), axis=1)[:, count - top - 1]
-        assert (norm.sf(looser) <= risk).mean() < confidence

@@ -6,9 +6,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
+from scipy.stats import beta
 
 from safedial import growth
-from safedial.core.conformal import sure_top
 from safedial.core.count_rule import (
     CLIMB,
     HIGHEST,
@@ -55,11 +55,13 @@ def test_a_least_rank_waits_for_a_longer_window():
 
 def test_a_confidence_takes_the_rank_of_the_beta_law_and_waits_until_there_is_one():
     for size in (10, 58, 59, 93, 250, 1000):
-        assert sure_rank(size, 0.05, 0.95) == sure_top(size, 0.05, 0.95)
+        rank = sure_rank(size, 0.05, 0.95)
+        assert rank == 0 or beta.cdf(0.05, rank, size + 1 - rank) >= 0.95
+        assert beta.cdf(0.05, rank + 1, size - rank) < 0.95
     assert window(58, 0.05, confidence=0.95) == (0, 0)
     assert window(59, 0.05, confidence=0.95) == (59, 1)
     assert window(59, 0.05, confidence=0.95, since=58) == (0, 0)
-    assert window(1000, 0.05, confidence=0.95) == (500, sure_top(500, 0.05, 0.95))
+    assert window(1000, 0.05, confidence=0.95) == (500, sure_rank(500, 0.05, 0.95))
 
 
 @pytest.mark.parametrize(("options", "words"), [({"risk": 0}, "risk = 0: must be"), ({"risk": True}, "risk = True")])

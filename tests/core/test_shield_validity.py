@@ -1,4 +1,4 @@
-"""P(excess) ≤ δ in each round, by simulation, for every bracket and family; and what a wrong rule would do.
+"""P(excess) ≤ δ in each round, by simulation, for every bracket; and what a wrong rule would do.
 
 The rules are given contexts, settings and costs alone. Level: each statistical assertion fails with probability below
 1e-6 if the theorem holds; seeds are fixed.
@@ -20,9 +20,7 @@ from safedial.core.count_window import BatchWindow
 from safedial.core.tolerated import (
     Cost,
     Range,
-    offset_setting,
     scaled_setting,
-    tolerated_offset,
     tolerated_scale,
     tolerated_setting,
 )
@@ -54,7 +52,6 @@ class World(NamedTuple):
 class Options(NamedTuple):
     """How it is played: what is done to an advised setting, which outcomes are lost, and whether that is counted."""
 
-    family: str = "scale"
     applied: Callable[[int, Any], Any] = lambda step, advised: advised
     missing: Callable[[int, Any], Any] | None = None
     vouched: bool = False
@@ -73,7 +70,7 @@ def play(world, options=PLAIN):
     rounds, seeds = world.base.shape
     count, lanes = BatchWindow(seeds, options.risk, least=options.least), np.arange(seeds)
     excess, scales = np.zeros((rounds, seeds), dtype=bool), np.zeros((rounds, seeds))
-    climbs = options.family == "scale" and options.climb < math.inf
+    climbs = options.climb < math.inf
     used = np.full((seeds, 5), START)
     for step, base in enumerate(world.base):
         range_ = world.range(base)
@@ -81,21 +78,12 @@ def play(world, options=PLAIN):
         if climbs:
             scale = np.minimum(scale, climb_limit(used, START, climb=options.climb))
             used[:, step % 5] = np.maximum(scale, START)
-        if options.family == "scale":
-            advised = scaled_setting(scale, base, range_)
-        else:
-            advised = offset_setting(scale, THRESHOLD / base, range_, threshold=THRESHOLD)
-        setting = options.applied(step, advised)
+        setting = options.applied(step, scaled_setting(scale, base, range_))
         outcome = world.measure(step, setting)
         excess[step] = np.any([world.costs[name].exceeded(outcome[name]) for name in world.costs], axis=0)
         scales[step] = scale
         limit = tolerated_setting(world.costs, outcome, setting, world.features(step))
-        if options.tolerated is not None:
-            found = options.tolerated(limit, base, range_)
-        elif options.family == "scale":
-            found = tolerated_scale(limit, base, range_)
-        else:
-            found = tolerated_offset(limit, THRESHOLD / base, range_, threshold=THRESHOLD)
+        found = (options.tolerated or tolerated_scale)(limit, base, range_)
         lost = np.zeros(seeds, dtype=bool) if options.missing is None else options.missing(step, excess[step])
         kept = lanes[~lost] if options.vouched else lanes
         count.append(np.where(lost, -math.inf, found)[kept], kept)
@@ -195,17 +183,15 @@ def two_costs_world():
 WORLDS = {"relative": relative_world, "exact": exact_world, "additive": additive_world, "glucose": glucose_world}
 
 
-@pytest.mark.parametrize("family", ["scale", "offset"])
 @pytest.mark.parametrize("world", WORLDS)
-def test_the_promise_holds_for_every_bracket_and_family(world, family):
-    excess, scales = play(WORLDS[world](), Options(family=family))
+def test_the_promise_holds_for_every_bracket(world):
+    excess, scales = play(WORLDS[world]())
     assert_kept(excess)
-    assert np.median(scales[200]) > (0.3 if family == "scale" else -8.0), "it acts"
+    assert np.median(scales[200]) > 0.3, "it acts"
 
 
-@pytest.mark.parametrize("family", ["scale", "offset"])
-def test_the_promise_holds_with_a_measurement_error_that_does_not_shrink(family):
-    assert_kept(play(additive_world(error=0.3), Options(family=family))[0])
+def test_the_promise_holds_with_a_measurement_error_that_does_not_shrink():
+    assert_kept(play(additive_world(error=0.3))[0])
 
 
 def test_the_promise_holds_with_two_costs_heavy_tails_missing_outcomes_and_a_nurse_who_foresees():
@@ -395,7 +381,7 @@ def test_with_a_confidence_the_share_that_exceeds_is_kept_given_the_past():
     assert missed > 0
 
 
-# The whole policy in dose-response worlds: every family, bracket and base, and what goes wrong in practice.
+# The whole policy in dose-response worlds: every bracket and base, and what goes wrong in practice.
 
 BRACKETS: dict[str, tuple[dict[str, Any], growth.Growth]] = {
     "relative": ({"low": 0.7, "high": 1.4}, growth.relative(0.7, 1.4, floor=0.5)),
@@ -413,38 +399,33 @@ TROUBLES = (
     *("no climb limit", "sign", "patients"),
 )
 ALL_LOOKS = (25, 50, 100, 200, 500)
-AT_ONCE = 4
+AT_ONCE = 5
 
 
 class Case(NamedTuple):
     """What is tried at once."""
 
-    family: str
     bracket: str
     base: str
     trouble: str
 
     @property
     def sound(self) -> bool:
-        """Whether there is such a thing: an offset is learned, and 0/1 costs are one cost in the scale family."""
-        learned = self.family == "scale" or self.base == "learned"
-        alone = "two costs" not in self.trouble or (self.bracket != "spread" and self.family == "scale")
-        return learned and alone and not (self.bracket == "spread" and self.family == "offset")
+        """Whether there is such a thing: 0/1 costs are one cost."""
+        return "two costs" not in self.trouble or self.bracket != "spread"
 
 
 def cases():
-    """Every family, bracket and base, with one trouble after the other, and then several troubles at once, so that each
-    meets every family, bracket and base; under `make test-full` every combination, with one trouble.
+    """Every bracket and base, with one trouble after the other, and then several troubles at once, so that each meets
+    every bracket and base; under `make test-full` every combination, with one trouble.
     """
-    every = [Case(*chosen) for chosen in product(("scale", "offset"), BRACKETS, BASES, ["none", *TROUBLES])]
+    every = [Case(*chosen) for chosen in product(BRACKETS, BASES, ["none", *TROUBLES])]
     every = [case for case in every if case.sound]
     if FULL:
         return every
     found, turn = [], ["none", *TROUBLES]
-    unmet = {(case.trouble, value) for case in every for value in case[:3] if case.trouble != "none"}
-    for chosen in dict.fromkeys(
-        case[:3] for case in reversed(every)
-    ):  # the families and brackets with the fewest first
+    unmet = {(case.trouble, value) for case in every for value in case[:2] if case.trouble != "none"}
+    for chosen in dict.fromkeys(case[:2] for case in reversed(every)):  # the brackets with the fewest first
         sound = [trouble for trouble in turn if Case(*chosen, trouble).sound]
         found.append(Case(*chosen, sound[0]))
         turn.append(turn.pop(turn.index(sound[0])))  # to the end of the list, so that every trouble has its turn
@@ -453,7 +434,7 @@ def cases():
         met = [trouble for trouble in most if waiting[trouble]]
         unmet -= {(trouble, value) for trouble in met for value in chosen}
         found += [Case(*chosen, "+".join(met))] if met else []
-    assert not unmet, "each trouble meets every family, bracket and base that it can"
+    assert not unmet, "each trouble meets every bracket and base that it can"
     return found
 
 
@@ -470,7 +451,7 @@ def perform(case, seeds, **options):
         units=8 if "patients" in on else 0,
         missing=0.2 if "missing at random" in on else 0.0,
     )
-    given = {"growth": bracket, "start_scale": 0.25 if zero_one else 0.08, "family": case.family, **BASES[case.base]}
+    given = {"growth": bracket, "start_scale": 0.25 if zero_one else 0.08, **BASES[case.base]}
     limits = {"threshold": 0.5 if zero_one else THRESHOLD}
     if "two costs" in on:
         limits = {"costs": {name: Cost(threshold=at, growth=bracket) for name, at in (("trough", 2.0), ("auc", 6.0))}}

@@ -10,10 +10,7 @@ from safedial import growth
 from safedial.core.tolerated import (
     Cost,
     Range,
-    lowered,
-    offset_setting,
     scaled_setting,
-    tolerated_offset,
     tolerated_scale,
     tolerated_setting,
 )
@@ -65,38 +62,28 @@ def draw(kind, levels):
 
 @pytest.mark.parametrize("levels", [False, True])
 @pytest.mark.parametrize("kind", BRACKETS)
-def test_both_families_agree_with_bisection_on_random_rounds(kind, levels):
+def test_tolerated_scales_agree_with_bisection_on_random_rounds(kind, levels):
     """20 × 1,000 cases: the closed form is at most the supremum, below it by a rounding, and itself tolerated."""
     outcome, setting, base, range_ = draw(kind, levels)
     for low, high, error in ((0.7, 1.4, 0.0), (0.0, 2.0, 0.1), (0.0, 0.0, 0.0)):
         cost = BRACKETS[kind](low, high, error)
         limit = cost.tolerated(outcome, setting)
-        families = (
-            (tolerated_scale(limit, base, range_), lambda scale: scaled_setting(scale, base, range_), 0.0, 1e4),
-            (
-                tolerated_offset(limit, base, range_, threshold=1.0, size=0.5),
-                lambda scale: offset_setting(scale, base, range_, threshold=1.0, size=0.5),
-                -1e4,
-                1e4,
-            ),
-        )
-        for found, family, lowest, highest in families:
+        found = tolerated_scale(limit, base, range_)
 
-            def passes(scale, family=family, cost=cost):
-                return bound(cost, outcome, setting, family(scale)) <= 0.0
+        def passes(scale, cost=cost):
+            return bound(cost, outcome, setting, scaled_setting(scale, base, range_)) <= 0.0
 
-            exact = largest(passes, lowest, highest)
-            assert np.array_equal(found == np.inf, exact == np.inf)
-            assert np.array_equal(found == -np.inf, exact == -np.inf)
-            inside = np.isfinite(exact)
-            assert np.all(found[inside] <= exact[inside])
-            assert np.all(found[inside] >= exact[inside] - 1e-10 * np.maximum(1.0, np.abs(exact[inside])))
-            assert np.all(passes(found)[found > -np.inf]), "what is tolerated keeps the threshold in floating point"
+        exact = largest(passes, 0.0, 1e4)
+        assert np.array_equal(found == np.inf, exact == np.inf)
+        assert np.array_equal(found == -np.inf, exact == -np.inf)
+        inside = np.isfinite(exact)
+        assert np.all(found[inside] <= exact[inside])
+        assert np.all(found[inside] >= exact[inside] - 1e-10 * np.maximum(1.0, np.abs(exact[inside])))
+        assert np.all(passes(found)[found > -np.inf]), "what is tolerated keeps the threshold in floating point"
 
 
 def scales(cost, outcome, setting, base, range_):
-    limit = cost.tolerated(outcome, setting)
-    return tolerated_scale(limit, base, range_), tolerated_offset(limit, base, range_, threshold=1.0)
+    return tolerated_scale(cost.tolerated(outcome, setting), base, range_)
 
 
 @pytest.mark.parametrize("levels", [False, True])
@@ -108,7 +95,7 @@ def test_one_round_and_many_give_the_same_answers(kind, levels):
     for row in range(100):
         own = Range(float(range_.start[row]), float(range_.end[row]), range_.levels)
         alone = scales(cost, float(outcome[row]), float(setting[row]), float(base[row]), own)
-        np.testing.assert_allclose(alone, [part[row] for part in many], rtol=1e-13)
+        np.testing.assert_allclose(alone, many[row], rtol=1e-13)
 
 
 def test_jax_gives_the_same_answers():
@@ -116,19 +103,8 @@ def test_jax_gives_the_same_answers():
     cost = BRACKETS["relative"](0.7, 1.4, 0.0)
     compiled = jax.jit(lambda a, b, c, start, end: scales(cost, a, b, c, Range(start, end, range_.levels)))
     found = compiled(outcome, setting, base, *range_[:2])
-    for one, other in zip(scales(cost, outcome, setting, base, range_), found, strict=True):
-        assert isinstance(other, jax.Array)
-        np.testing.assert_allclose(other, one, rtol=1e-12, atol=1e-12)
-
-
-def test_the_offset_family_with_an_exact_curve_is_the_conformal_score():
-    rng = np.random.default_rng(5)
-    setting, cost, predicted = rng.uniform(0.2, 1.0, (3, 500))
-    limit = Cost(threshold=0.5, growth=growth.relative(1, 1, floor=0)).tolerated(cost, setting)
-    found = tolerated_offset(limit, predicted, Range(1e-9, 1e9), threshold=0.5)
-    np.testing.assert_allclose(found, -(cost / setting - predicted), rtol=0, atol=1e-11)
-    played = offset_setting(-0.3, predicted, Range(0.0, 1.0), threshold=0.5)
-    np.testing.assert_allclose(played, np.minimum(1.0, 0.5 / (predicted + 0.3)), rtol=1e-15)
+    assert isinstance(found, jax.Array)
+    np.testing.assert_allclose(found, scales(cost, outcome, setting, base, range_), rtol=1e-12, atol=1e-12)
 
 
 def test_on_a_floored_dial_the_supremum_is_not_tolerated_and_the_lowered_scale_is():
@@ -137,17 +113,6 @@ def test_on_a_floored_dial_the_supremum_is_not_tolerated_and_the_lowered_scale_i
     assert scaled_setting(2.0, 1.0, range_) == 2.0 > 1.5, "the supremum itself plays the next level"
     assert 2.0 - 1e-11 < found < 2.0
     assert scaled_setting(found, 1.0, range_) == 1.0
-
-
-def test_a_difference_of_large_numbers_is_still_rounded_down():
-    """ĉ and τ/b near 5e6 leave an offset near 0: lowering it by 1e-12 alone would play the next level."""
-    rng = np.random.default_rng(6)
-    predicted = 5e6 + rng.uniform(-1.0, 1.0, 2000)
-    range_ = Range(1.0, 4.0, (1.0, 2.0, 4.0))
-    found = tolerated_offset(1.5, predicted, range_, threshold=1e7)
-    assert np.all(offset_setting(found, predicted, range_, threshold=1e7) == 1.0)
-    naive = lowered(predicted - 1e7 / 2.0)
-    assert np.any(offset_setting(naive, predicted, range_, threshold=1e7) == 2.0)
 
 
 def test_what_is_not_known_tolerates_nothing():
@@ -169,18 +134,7 @@ def test_a_base_of_nothing_plays_the_start_at_any_scale():
     assert tolerated_scale(0.7, 0.0, range_) == math.inf
     assert tolerated_scale(0.4, 0.0, range_) == -math.inf
     assert scaled_setting(-math.inf, 1.0, range_) == 0.5
-    assert offset_setting(math.inf, 1.0, range_, threshold=1.0) == 2.0
-    assert offset_setting(-math.inf, 1.0, range_, threshold=1.0) == 0.5
-    assert tolerated_offset(0.0, 1.0, Range(0.0, 2.0), threshold=1.0) == -math.inf
-
-
-def test_a_prediction_that_is_no_number_gets_the_start_and_tolerates_any_scale_if_the_start_is_tolerated():
-    range_, unknown = Range(0.5, 2.0), np.array([math.nan, 1.0])
-    assert offset_setting(np.array([math.inf, 0.0]), unknown, range_, threshold=1.0).tolist() == [0.5, 1.0]
-    assert tolerated_offset(0.7, unknown, range_, threshold=1.0)[0] == math.inf
-    assert tolerated_offset(0.4, unknown, range_, threshold=1.0)[0] == -math.inf
-    assert tolerated_offset(2.0, unknown, range_, threshold=1.0).tolist() == [math.inf, math.inf]
-    assert scaled_setting(math.inf, math.nan, range_) == 0.5
+    assert scaled_setting(math.inf, math.nan, range_) == 0.5, "nor is a base that is no number scaled"
 
 
 def test_of_several_costs_the_least_tolerant_counts_and_the_risk_is_not_split():

@@ -14,13 +14,9 @@ LEVELS = Dial(low=0, high=10, levels=(1.0, 5.0))
 
 CONSTANTS = {"reward_noise": 1.0, "cost_noise": 1.0, "coefficient_bound": 2.0, "estimation_risk": 0.01}
 KINDS = {
-    "split": {"form": "split", "start_dose": 0.05},
-    "full": {"form": "full", "start_dose": 0.05},
-    "split, no sign groups": {"groups": "none", "start_dose": 0.05},
-    "full, Student start": {"form": "full", "groups": "none", "start": "student", "start_dose": 0.05},
-    "full, Student start, constants": {"form": "full", "groups": "none", "start": "student"},
-    "split, certified start": {"start": "certified"},
-    "full, certified start": {"form": "full", "groups": "none", "start": "certified", "start_dose": 0.05},
+    "sign groups": {"start_dose": 0.05},
+    "no sign groups": {"groups": "none", "start_dose": 0.05},
+    "no sign groups, constants": {"groups": "none"},
 }
 
 
@@ -74,10 +70,7 @@ def test_the_certificate_states_promise_group_rank_and_what_voids_it():
     assert told["safe_intensity"] == pytest.approx(min(1.0, 0.5 / told["cost_upper"]))
     assert told["holds"]
     assert not Agent(DIM, conformal_spec(), start_action=0.1).decide([0.0, 0.0, 0.0]).certificate["holds"]
-    sure, _ = taught(300, policy=make_policy("hp_conformal", confidence=0.9))
-    assert "with probability 0.9" in sure.decide([1.0, 0.0, 0.0]).explain()
-    full, _ = taught(60, policy=make_policy("hp_conformal", form="full"))
-    assert "depends neither on contexts" in full.decide([1.0, 0.0, 0.0]).explain()
+    assert "depends neither on contexts" in words
 
 
 def test_a_decision_keeps_its_numbers_when_rounds_go_on():
@@ -230,20 +223,42 @@ def test_the_constants_may_be_left_out_of_a_conformal_spec_only():
         SafetySpec.from_dict({"threshold": 0.5, "total_risk": 0.1})
 
 
-PAIR = {"form": "full", "confidence": 0.5}
-
-
-def test_an_agent_with_a_confidence_in_the_full_form_is_refused():
-    """The Beta law of the realized rate is that of split scores: asked for .9, the rate was kept in .77 of the runs."""
-    spec = SafetySpec(threshold=0.5, violation_risk=0.3, promise="conformal")
-    with pytest.raises(InvalidInput, match=r"confidence = 0.5: has no proof with form='full'.*use form='split'"):
-        Agent(2, spec, policy=make_policy("hp_conformal", **PAIR), start_action=0.1)
-    for options in ({"form": "full"}, {"confidence": 0.5}):
-        Agent(2, spec, policy=make_policy("hp_conformal", **options), start_action=0.1)
-
-
 def test_a_loaded_agent_that_is_proved_says_no_warning(tmp_path):
     spec = SafetySpec(threshold=0.5, violation_risk=0.3, promise="conformal")
-    agent = Agent(2, spec, policy=make_policy("hp_conformal", form="full"), start_action=0.1)
+    agent = Agent(2, spec, policy=make_policy("hp_conformal"), start_action=0.1)
     agent.save(tmp_path / "agent")
     assert Agent.load(tmp_path / "agent").decisions == 0
+
+
+def test_agents_probe_less_than_simulations_unless_it_is_stated(tmp_path):
+    agent = Agent(DIM, conformal_spec(), start_action=0.05)
+    assert agent.policy.options["probe"] == 0.001
+    assert make_policy("hp_conformal").options["probe"] == 0.01
+    for stated in (0.01, 0.2, "sqrt"):
+        policy = make_policy("hp_conformal", probe=stated)
+        assert Agent(DIM, conformal_spec(), policy=policy, start_action=0.05).policy.options["probe"] == stated
+    policy = make_policy("hp_conformal", group=lambda x: "all")
+    old = Agent(DIM, conformal_spec(), policy=make_policy("hp_conformal", probe=0.01, group=policy.options["group"]),
+                start_action=0.05)  # fmt: skip
+    old.save(tmp_path / "old")
+    assert Agent.load(tmp_path / "old", policy=policy).policy.options["probe"] == 0.01, "as it was saved"
+    with pytest.raises(InvalidInput, match="other options than the saved one: probe"):
+        Agent.load(tmp_path / "old", policy=make_policy("hp_conformal", probe=0.1, group=policy.options["group"]))
+
+
+def test_without_sign_groups_every_round_calibrates_and_the_promise_says_over_whom():
+    policy = make_policy("hp_conformal", groups="none", reach=None)
+    agent, _ = taught(24, Agent(DIM, conformal_spec(), policy=policy, start_action=0.05))
+    decision = agent.decide([0.2, 0.1, 0.0])
+    assert "over all rounds, not among those expected to benefit" in decision.explain()
+    assert "of its group" not in decision.explain()
+    assert decision.certificate["group"]["calibration_rounds"] == 22, "those of the last refit"
+
+
+def test_a_users_group_is_named_without_sign_groups():
+    options = {"groups": "none", "reach": None}
+    policy = make_policy("hp_conformal", **options, group=lambda x: "far" if x[0] > 0.0 else "near")
+    agent, _ = taught(60, Agent(DIM, conformal_spec(), policy=policy, start_action=0.05))
+    words = agent.decide([0.5, 0.1, 0.0]).explain()
+    assert "calibration rounds of its group (far)" in words
+    assert "over all rounds of your group, not among those expected to benefit" in words

@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 
-from safedial import Agent, Dial, Features, InvalidInput, make_policy
+from safedial import Agent, Dial, Features, InvalidInput
 from tests.decision.shield_oracle import Past, is_largest, shortest_window
 from tests.decision.shield_world import BRACKET, SPEC, Patients, make_agent, shield
 
@@ -122,16 +122,11 @@ def test_what_is_asked_of_a_request_and_what_is_not():
     for options, words in [
         ({"chooser": "request", "base": "proposal"}, "base = 'proposal': is the proposal, which is the request"),
         ({"chooser": "best"}, "chooser = 'best': must be one of largest, request, sign, target"),
-        ({"reward_model": Line()}, "reward_model = .*: is for chooser='target'"),
     ]:
         with pytest.raises(InvalidInput, match=words):
             shield(**options)
-    with pytest.raises(InvalidInput, match="reward_model = 3: must be an object with fit"):
-        make_agent(options={"chooser": "target", "reward_model": 3})
     with pytest.raises(InvalidInput, match=r"request = None: is missing, and the chooser is 'request'"):
         shield(base=0, chooser="request").init(3, ridge=1.0)
-    with pytest.raises(InvalidInput, match=r"reward_model = .*: is for an Agent; leave it out of a simulation"):
-        shield(base=0, chooser="target", reward_model=Line()).init(3, ridge=1.0)
     with pytest.raises(InvalidInput, match=r"request = 0: is for simulations; a question brings one, as its proposal"):
         make_agent(options={"chooser": "request", "request": 0})
 
@@ -164,30 +159,15 @@ def test_sign_refuses_where_no_benefit_is_expected_and_gives_the_start():
     json.dumps(bad.certificate)
 
 
-class Line:
-    """A user's model: least squares on (x, a), two squares and a product."""
-
-    def fit(self, rows, targets):
-        self.coef = np.linalg.lstsq(self._with(rows), targets, rcond=None)[0]
-
-    def predict(self, rows):
-        return self._with(rows) @ self.coef
-
-    def _with(self, rows):
-        last = rows[:, -1:]
-        return np.column_stack([np.ones(len(rows)), rows, last**2, rows[:, :1] ** 2, last * rows[:, :1]])
-
-
-@pytest.mark.parametrize("model", [None, Line()], ids=["ridge", "own model"])
-def test_target_gives_the_setting_of_the_largest_reward_under_the_cap(model):
-    agent, world = make_agent(options={"chooser": "target", "reward_model": model}), Wishes()
+def test_target_gives_the_setting_of_the_largest_reward_under_the_cap():
+    agent, world = make_agent(options={"chooser": "target"}), Wishes()
     live(agent, 29, world)
     cap = agent.preview(world.context())
     assert cap.action == cap.safe_action
     live(agent, 80, world)
     for dose in (2.5, 4.0, 5.5):
         decision = agent.preview({"dose": dose, "weight": 70.0, "steep": 30.0})
-        assert decision.action == pytest.approx(0.5 * dose, rel=0.15 if model or dose == 4.0 else 0.4)
+        assert decision.action == pytest.approx(0.5 * dose, rel=0.15 if dose == 4.0 else 0.4)
         assert decision.promise == "bracket"
         chooser = agent._learner.chooser
         settings = np.linspace(0.25 * dose, decision.safe_action, 65)
@@ -200,38 +180,21 @@ def test_target_gives_the_setting_of_the_largest_reward_under_the_cap(model):
     assert high.action == high.safe_action
 
 
-def test_target_on_levels_gives_one_of_them_and_a_model_that_fails_is_left_alone():
-    class Fails(Line):
-        def predict(self, rows):
-            if rows.shape[0] != 5:
-                raise ValueError("not today")
-            return np.zeros(5)
-
+def test_target_on_levels_gives_one_of_them():
     dial = Dial(high=8.0, levels=[1.0, 2.0, 3.0, 4.0, 8.0])
     agent, world = make_agent(options={"chooser": "target", "start_scale": 0.5}, dial=dial), Wishes()
     live(agent, 100, world)
     assert agent.preview({"dose": 4.0, "weight": 70.0, "steep": 30.0}).action == 2.0
-    failing = make_agent(options={"chooser": "target", "reward_model": Fails()})
-    world = Wishes()
-    live(failing, 50, world)
-    with pytest.warns(UserWarning, match="reward_model: its predict failed"):
-        decision = failing.preview(world.context())
-    assert decision.action == decision.safe_action
 
 
-@pytest.mark.parametrize("options", [{"chooser": "sign"}, {"chooser": "target"}, {"chooser": "request"},
-                                     {"chooser": "target", "reward_model": Line()}])  # fmt: skip
+@pytest.mark.parametrize("options", [{"chooser": "sign"}, {"chooser": "target"}, {"chooser": "request"}])
 def test_saved_choosers_go_on_alike(options, tmp_path):
     requests = options["chooser"] == "request"
     agent, world = make_agent(options=options), Wishes()
     live(agent, 75, world, requests=requests)
     agent.save(tmp_path / "agent")
-    policy = make_policy("hp_shield", **agent.policy.options) if "reward_model" in options else None
-    loaded = Agent.load(tmp_path / "agent", policy=policy)
+    loaded = Agent.load(tmp_path / "agent")
     pickled = pickle.loads(pickle.dumps(agent))  # noqa: S301 -- it was written just before
-    if policy:
-        with pytest.raises(InvalidInput, match="was saved with your own reward_model"):
-            Agent.load(tmp_path / "agent")
     given = []
     for each in (agent, loaded, pickled):
         lived = live(each, 30, copy.deepcopy(world), requests=requests)

@@ -1,4 +1,4 @@
-"""HP-Shield's labels: a level for each unit, and rounds that are counted within groups."""
+"""HP-Shield's groups, within which rounds are counted, and its adaptive level."""
 
 import json
 import math
@@ -7,9 +7,8 @@ import pickle
 import numpy as np
 import pytest
 
-from safedial import Agent, Features, InvalidInput, growth
-from safedial.decision.learners.shield_levels import Levels
-from tests.conftest import make_spec
+from safedial import Agent, Features, InvalidInput
+from safedial.decision.learners.shield_cap import Level
 from tests.decision.shield_oracle import Past, is_largest, shortest_window
 from tests.decision.shield_world import BRACKET, DIAL, SPEC, Patients, make_agent, shield
 
@@ -128,11 +127,9 @@ def test_a_loaded_function_that_remembers_or_is_another_one_is_refused(tmp_path)
         Agent.load(tmp_path / "agent", policy=policy)
 
 
-def test_groups_and_units_that_cannot_be_are_refused():
+def test_groups_that_cannot_be_are_refused():
     for options, words in [
         ({"group": 3.5}, "group = 3.5: must be a feature's name, a column's number or a function of the context"),
-        ({"unit": ""}, "unit = '': must say what labels name"),
-        ({"unit": "patient"}, "unit = 'patient': keeps a level for each label, and the level does not adapt; state"),
         ({"regressor": object()}, "is for a learned base; state learned=True"),
     ]:
         with pytest.raises(InvalidInput, match=words):
@@ -142,11 +139,8 @@ def test_groups_and_units_that_cannot_be_are_refused():
     for number, words in ((7, "must be a column of a context of dimension 2"), (1, "must be a name where there are")):
         with pytest.raises(InvalidInput, match=f"group = {number}: {words}"):
             grouped(group=number)
-    with pytest.raises(InvalidInput, match="unit = 1: must be a word: a column is for simulations; unit='patient'"):
-        make_agent(options={"unit": 1, "adapt": 0.1})
-    for options, name in (({"unit": "patient", "adapt": 0.1}, "patient"), ({"group": "ward"}, "ward")):
-        with pytest.raises(InvalidInput, match=rf"\['{name}'\]: are named, and only an Agent has names"):
-            shield(base=0, **options).init(3, ridge=1.0)
+    with pytest.raises(InvalidInput, match=r"\['ward'\]: are named, and only an Agent has names"):
+        shield(base=0, group="ward").init(3, ridge=1.0)
     with pytest.raises(InvalidInput, match="group = 3: must be a column of a context of dimension 3"):
         shield(base=0, group=3).init(3, ridge=1.0)
     context = {"dose": 4.0, "ward": 1.0}
@@ -154,87 +148,39 @@ def test_groups_and_units_that_cannot_be_are_refused():
         grouped(group=lambda raw: None).decide(context)
     with pytest.raises(InvalidInput, match=r"group: your function failed on this context \(KeyError: 'age'\)"):
         grouped(group=lambda raw: raw["age"]).decide(context)
-    agent = make_agent(options={"unit": "patient", "adapt": 0.1})
-    context = Patients().context()
-    for label, words in [
-        (None, "unit = None: is missing, and levels are kept for each patient"),
-        (17, "unit = 17: must be a text that is not empty"),
-        ("", "unit = '': must be a text"),
-    ]:
-        with pytest.raises(InvalidInput, match=words):
-            agent.decide(context, unit=label)
-        with pytest.raises(InvalidInput, match="row 1: " + words):
-            agent.decide_many([context] * 2, units=["p1", label])
-    assert agent.decisions == 0
-    with pytest.raises(InvalidInput, match="unit = 'p1': is not for this policy"):
-        make_agent().decide(context, unit="p1")
-    with pytest.raises(InvalidInput, match="unit = 'p1': is not for hp_probe"):
-        Agent(2, make_spec()).decide([0.1, 0.1], unit="p1")
 
 
-def test_each_unit_has_its_own_level_and_long_run_bound_even_if_one_is_adversarial():
-    """p1 exceeds whenever more than the start is given; p2 never does. The recursion is repeated in plain lines."""
-    rate, levels = 0.2, {"p1": 0.1, "p2": 0.1}
-    agent = make_agent(options={"unit": "patient", "adapt": rate, "growth": growth.additive(0.0, 0.05)})
-    counts = {label: [0, 0, 0] for label in levels}
-    rng = np.random.default_rng(0)
-    for _ in range(150):
-        label = "p1" if rng.random() < 0.3 else "p2"
-        context = {"dose": 4.0, "weight": 70.0, "steep": 30.0}
-        decision = agent.decide(context, unit=label)
-        exceeds = label == "p1" and decision.action > 1.0
-        agent.update(decision, reward=0.0, cost=5.0 if exceeds else 0.0)
-        levels[label] = min(0.1, levels[label] + rate * (0.1 - exceeds))
-        counts[label][0] += 1
-        counts[label][1] += exceeds
-        if agent.alarmed:
-            agent.resume()
-    for label, (known, exceeded, _) in counts.items():
-        decision = agent.preview({"dose": 4.0, "weight": 70.0, "steep": 30.0}, unit=label)
-        told = decision.certificate["adaptive"]
-        assert decision.prediction.level == pytest.approx(levels[label])
-        assert (told["unit"], told["known"], told["exceeded"], told["open"]) == (label, known, exceeded, 0)
-        assert told["bound"] == pytest.approx(0.1 * known + 0.1 / rate + 0.9)
-        assert exceeded <= told["bound"]
-        assert f"of {known} known rounds of patient {label} {exceeded} exceeded" in decision.explain()
-    assert counts["p1"][1] > 0
-    assert agent.preview(context, unit="p2").action > agent.preview(context, unit="p1").action
-    assert agent.preview(context, unit="p3").prediction.level == 0.1
-
-
-def test_the_levels_of_late_and_raised_rounds_are_bounded_for_any_sequence():
-    """The recursion against its bound on adversarial sequences, with up to four rounds of a label open at once."""
+def test_the_level_of_late_and_raised_rounds_is_bounded_for_any_sequence():
+    """The recursion against its bound on adversarial sequences, with up to four rounds open at once."""
     rng = np.random.default_rng(1)
     for _ in range(40):
-        levels, open_rounds = Levels(0.1, 0.3), []
-        for place in range(200):
-            label = str(rng.integers(2))
-            levels.open(label)
-            open_rounds.append((place, levels.at(label)[0] <= 0.0))
+        level, open_rounds = Level(0.1, 0.3), []
+        for _ in range(200):
+            level.open()
+            open_rounds.append(level.now <= 0.0)
             while len(open_rounds) > 3 * rng.random():
-                told, at_start = open_rounds.pop(int(rng.integers(len(open_rounds))))
+                at_start = open_rounds.pop(int(rng.integers(len(open_rounds))))
                 outcome = None if rng.random() < 0.1 else bool(not at_start and rng.random() < 0.8)
-                levels.tell(told, outcome, at_start=at_start)
-        for label in ("0", "1"):
-            _, tally = levels.at(label)
-            bound = 0.1 * tally.followed + 0.1 / 0.3 + 0.9 * (tally.open_at_once + tally.at_start)
-            assert tally.exceeded <= bound + 1e-9
+                level.tell(outcome, at_start=at_start)
+        tally = level.tally
+        bound = 0.1 * tally.followed + 0.1 / 0.3 + 0.9 * (tally.open_at_once + tally.at_start)
+        assert tally.exceeded <= bound + 1e-9
 
 
-def test_saved_levels_go_on_alike(tmp_path):
-    agent, world = make_agent(options={"unit": "patient", "adapt": 0.1, "lag": 1}), Patients()
-    for number in range(60):
+def test_a_saved_level_goes_on_alike(tmp_path):
+    agent, world = make_agent(options={"adapt": 0.1, "lag": 1}), Patients()
+    for _ in range(60):
         context = world.context()
-        decision = agent.decide(context, unit=f"p{number % 3}")
+        decision = agent.decide(context)
         agent.update(decision, reward=0.0, cost=world.cost(context, decision.action))
     context = world.context()
-    waiting = agent.decide_many([context] * 2, units=["p0", "p9"])
+    waiting = agent.decide_many([context] * 2)
     agent.save(tmp_path / "agent")
     loaded = Agent.load(tmp_path / "agent")
     raw = dict(zip(("dose", "weight", "steep"), (context[name] for name in ("dose", "weight", "steep")), strict=True))
     for each in (agent, loaded):
         for decision in waiting:
             each.update(context=raw, action=decision.action, reward=0.0, cost=9.0, round=decision.round)
-    for label in ("p0", "p1", "p9", "new"):
-        one, two = (each.preview(context, unit=label) for each in (agent, loaded))
-        assert one.certificate == two.certificate
+    one, two = (each.preview(context) for each in (agent, loaded))
+    assert one.certificate == two.certificate
+    assert one.prediction.level < 0.1

@@ -122,7 +122,7 @@ def test_proposals_and_contexts_that_drift_are_contradicted():
     told = found(rising, shield(base="proposal"))
     assert told["proposals"].word == told["contexts"].word == "contradicted"
     assert "fixed rule" in told["proposals"].means
-    grouped = shield(base="proposal", learned=True, adapt=0.05, unit="patient", group="weight")
+    grouped = shield(base="proposal", learned=True, adapt=0.05, group="weight")
     assert found(logged(), grouped)["proposals"].word == "ok", "what is given below the cap does not matter"
     with pytest.raises(InvalidInput, match=r"\['proposal'\]: lacks these columns of numbers"):
         found(replace(logged(), extra={}), shield(base="proposal"))

@@ -1,4 +1,4 @@
-"""HP-Conformal: what is frozen, what is scored, and the promise itself in every world, in both forms.
+"""HP-Conformal: what is frozen, what is scored, and the promise itself in every world.
 
 Level: each statistical assertion fails with probability below 1e-6 if the theorem holds; seeds are fixed.
 """
@@ -28,12 +28,11 @@ def at_most(members, risk):
     return binomtest(int(members.sum()), members.size, risk, alternative="greater").pvalue > LEVEL
 
 
-@pytest.mark.parametrize("form", ["split", "full"])
 @pytest.mark.parametrize("world", WORLDS.values(), ids=WORLDS)
-def test_each_round_violates_at_most_as_often_as_promised_within_each_group(world, form, count):
+def test_each_round_violates_at_most_as_often_as_promised_within_each_group(world, count):
     """What is learned does not depend on the doses, so decisions are asked for at `TIMES` only."""
     spec = make_spec(violation_risk=np.array(RISKS)[:, None], threshold=0.5)
-    policy = make_policy("hp_conformal", form=form, start_dose=1e-3, probe=1.0)
+    policy = make_policy("hp_conformal", start_dose=1e-3, probe=1.0)
     for seen, choice, cost in rounds_of(policy, LinearWorld(dim=4, **world), spec, count(1500, 6000)):
         violated = choice.intensity * cost > spec.threshold
         for row, risk in enumerate(RISKS):
@@ -42,12 +41,10 @@ def test_each_round_violates_at_most_as_often_as_promised_within_each_group(worl
                 assert at_most(members, risk), (risk, group, members.mean())
 
 
-def test_the_promise_holds_within_the_users_groups_with_scaled_scores(count):
+def test_the_promise_holds_within_the_users_groups(count):
     spec = make_spec(violation_risk=0.1)
     world = LinearWorld(dim=3, noise="context-scale")
-    policy = make_policy(
-        "hp_conformal", start_dose=1e-3, probe=1.0, scaled=True, group=lambda x: "far" if x[0] > 0.5 else "near"
-    )
+    policy = make_policy("hp_conformal", start_dose=1e-3, probe=1.0, group=lambda x: "far" if x[0] > 0.5 else "near")
     for seen, choice, cost in rounds_of(policy, world, spec, count(1500, 6000), last=400):
         violated = (choice.intensity * cost > spec.threshold)[0]
         for group in range(4):
@@ -90,19 +87,16 @@ def rounds_of(policy, world, spec, seeds, last=TIMES[-1]):
 def test_the_simulator_plays_the_same_promise():
     """The test above can fail: full doses violate nearly as often as they may."""
     spec = make_spec(violation_risk=0.2, threshold=0.1)
-    for form in ("split", "full"):
-        run = simulate(make_policy("hp_conformal", form=form), LinearWorld(dim=4), spec, rounds=1500, seeds=50)
-        assert 0.18 < run.full_dose_violations.sum() / run.full_dose_rounds.sum() <= 0.205
-        assert not run.alarmed.any()
+    run = simulate("hp_conformal", LinearWorld(dim=4), spec, rounds=1500, seeds=50)
+    assert 0.18 < run.full_dose_violations.sum() / run.full_dose_rounds.sum() <= 0.205
+    assert not run.alarmed.any()
 
 
-@pytest.mark.parametrize(
-    ("form", "dim", "share"), [("split", 5, 0.94), ("split", 10, 0.90), ("full", 5, 0.95), ("full", 10, 0.94)]
-)
-def test_it_earns_most_of_what_one_who_knows_all_would(form, dim, share, count):
+@pytest.mark.parametrize(("dim", "share"), [(5, 0.95), (10, 0.94)])
+def test_it_earns_most_of_what_one_who_knows_all_would(dim, share, count):
     spec = make_spec(violation_risk=0.02)
-    seeds = count(20, 60) if form == "split" else count(4, 60)
-    run = simulate(make_policy("hp_conformal", form=form), LinearWorld(dim=dim), spec, rounds=10_000, seeds=seeds)
+    seeds = count(4, 60)
+    run = simulate("hp_conformal", LinearWorld(dim=dim), spec, rounds=10_000, seeds=seeds)
     spread = 0.0 if seeds >= 20 else 0.03
     assert run.reward.sum() / run.exact_clairvoyant_reward.sum() >= share - spread
     assert run.full_dose_violations.sum() / run.full_dose_rounds.sum() <= 0.0215
@@ -146,10 +140,9 @@ def test_until_a_group_has_scores_enough_the_start_dose_is_played():
     np.testing.assert_allclose(certified, spec.threshold / (1.0 + spec.tail))
 
 
-@pytest.mark.parametrize("form", ["split", "full"])
-def test_a_risk_too_small_for_any_quantile_leaves_the_start_dose(form):
+def test_a_risk_too_small_for_any_quantile_leaves_the_start_dose():
     spec, played = make_spec(violation_risk=1e-6), []
-    policy = make_policy("hp_conformal", form=form, start_dose=0.07, probe=1.0)
+    policy = make_policy("hp_conformal", start_dose=0.07, probe=1.0)
     simulate(policy, LinearWorld(dim=2), spec, rounds=80, seeds=3, observe=lambda r: played.append(r.choice.intensity))
     assert np.all(np.array(played) == 0.07)
 
@@ -162,29 +155,9 @@ def test_a_baseline_above_the_threshold_leaves_nothing():
     assert run.informative_rounds.sum() == 0
 
 
-def test_a_surer_rank_violates_less():
-    spec = make_spec(violation_risk=0.1)
-    plain, sure = (
-        simulate(make_policy("hp_conformal", confidence=c), LinearWorld(dim=3), spec, rounds=1500, seeds=40)
-        for c in (None, 0.95)
-    )
-    assert sure.full_dose_violations.sum() < plain.full_dose_violations.sum()
-    assert sure.reward.sum() < plain.reward.sum()
-
-
-def test_scaled_scores_earn_more_where_noise_depends_on_the_context():
-    spec = make_spec(violation_risk=0.05)
-    world = LinearWorld(dim=5, noise="context-scale")
-    plain, scaled = (
-        simulate(make_policy("hp_conformal", scaled=s), world, spec, rounds=4000, seeds=20).reward.sum()
-        for s in (False, True)
-    )
-    assert scaled > 1.05 * plain
-
-
 def test_which_rounds_calibrate_depends_on_their_number_alone():
-    assert calibrates(np.arange(5), "split").tolist() == [False, True, False, True, False]
-    late = calibrates(np.arange(396, 408), "full").tolist()
+    assert calibrates(np.arange(5)).tolist() == [False, True, False, True, False]
+    late = calibrates(np.arange(396, 408)).tolist()
     assert late == [False, True, False, True, False, False, True, False, False, True, False, False]
 
 
@@ -210,18 +183,15 @@ def test_other_policies_refuse_a_conformal_promise():
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"form": "half"}, "form"),
         ({"start_dose": 0.0}, "start_dose"),
         ({"start_dose": True}, "start_dose"),
         ({"probe": 0.0}, "probe"),
-        ({"confidence": 1.0}, "confidence"),
         ({"group": -1}, "group"),
         ({"group": 1.5}, "group"),
         ({"window": 10}, "window"),
         ({"lag": -1}, "lag"),
         ({"lag": 500, "window": 400}, "lag"),
-        ({"scaled": None}, "scaled"),
-        ({"form": "full", "predictor": object()}, "split form"),
+        ({"groups": "signs"}, "groups"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options, named):
@@ -233,9 +203,3 @@ def test_options_that_make_no_sense_are_refused(options, named):
 def test_a_group_that_is_no_column_is_refused(group):
     with pytest.raises(InvalidInput, match="group"):
         simulate(make_policy("hp_conformal", group=group), LinearWorld(dim=3), make_spec(), rounds=5, seeds=1)
-
-
-@pytest.mark.parametrize("spec", [make_spec(violation_risk=0.1), make_spec(violation_risk=0.1, promise="conformal")])
-def test_a_confidence_in_the_full_form_is_refused_in_simulations(spec):
-    with pytest.raises(InvalidInput, match=r"confidence = 0.9: has no proof with form='full'.*use form='split'"):
-        simulate(make_policy("hp_conformal", form="full", confidence=0.9), LinearWorld(dim=2), spec, rounds=5, seeds=1)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from safedial import Agent, Dial, InvalidInput, LinearWorld, SafetySpec, growth, simulate
+from safedial import Agent, Dial, InvalidInput, SafetySpec, growth, simulate
 from safedial.core.adaptive import excess_bound
 from safedial.core.count_rule import climb_limit
 from safedial.core.count_window import BatchWindow
@@ -104,12 +104,12 @@ def requested(context):
         ({"chooser": "request", "request": requested, "growth": ADDITIVE, "levels": LEVELS}, {"curve": "hinge"}),
         ({"chooser": "target"}, {"missing": 0.1}),
         ({"chooser": "target", "levels": LEVELS}, {}),
-        ({"group": 2, "unit": 2, "adapt": 0.05}, {"units": 3, "missing": 0.1}),
+        ({"group": 2, "adapt": 0.05}, {"units": 3, "missing": 0.1}),
         ({"group": lambda context: context[..., 1] > 0.3, "chooser": "target"}, {"missing": 0.1}),
     ],
     ids=[
         *("learned", "adaptive", "levels", "spread on levels", "two costs", "sign", "request", "request of levels"),
-        *("target", "target on levels", "groups and labels", "groups and target"),
+        *("target", "target on levels", "adaptive groups", "groups and target"),
     ],
 )
 def test_lanes_with_rounds_left_out_and_levels_decide_as_agents_do(options, fields):
@@ -121,8 +121,7 @@ def test_lanes_with_rounds_left_out_and_levels_decide_as_agents_do(options, fiel
         limits = {"costs": {name: Cost(threshold=2.0, growth=BRACKET) for name in ("trough", "auc")}}
     spec = SafetySpec(violation_risk=0.2, promise="bracket", **limits)
     policy, dial = hp_shield(**given), Dial(levels=given.pop("levels", None))
-    asks, labels = given.pop("request", None), given.get("unit")
-    given |= {"unit": "patient"} if labels is not None else {}
+    asks = given.pop("request", None)
     agents = [Agent(3, spec, policy=hp_shield(**given), dial=dial) for _ in range(lanes)]
     rngs, state = generators(range(lanes)), policy.init(3, ridge=1.0, batch=(lanes,), spec=spec)
     truth, drawn = world.draw_truth(spec, rngs), world.draw_chunk(spec, rngs, 130 if "learned" in options else 75)
@@ -131,8 +130,6 @@ def test_lanes_with_rounds_left_out_and_levels_decide_as_agents_do(options, fiel
         outlook = policy.predict(state, context)
         setting = policy.decide(outlook, spec, round=step + 1, coin=0.5).intensity
         more = [{"proposal": float(asks(row))} if asks else {} for row in context]
-        if labels is not None:
-            more = [{"unit": f"P{row[labels]:g}"} for row in context]
         advised = [agent.decide(row, **each) for agent, row, each in zip(agents, context, more, strict=True)]
         np.testing.assert_allclose([decision.action for decision in advised], setting, rtol=1e-9)
         noise = drawn.reward_noise[step], drawn.cost_noise[step], one, one
@@ -152,19 +149,6 @@ def test_lanes_with_rounds_left_out_and_levels_decide_as_agents_do(options, fiel
     assert len({float(each) for each in setting / context[:, 0]}) == lanes, "they differ"
 
 
-def test_the_offset_family_climbs_by_one_level_at_least_and_plays_levels_alone():
-    """Levels lie further apart than the climb limit reaches."""
-    levels = (0.02, 0.1, 0.5, 1.0)
-    policy = hp_shield(
-        base=0, growth=growth.relative(1, 1, floor=0), family="offset", start_scale=SAFE / 0.3, levels=levels
-    )
-    world = Patients(seeds=20, rounds=60)
-    world.tolerance[:], world.power[:] = 2.0, 1.0
-    places = np.searchsorted(levels, play(policy, world)[0])
-    assert np.all(np.diff(places, axis=0) <= 1), "one after the other"
-    assert np.all(places[[0, -1]] == [[0], [3]])
-
-
 def test_levels_and_costs_that_cannot_be_are_refused():
     state = hp_shield(base=0, growth=BRACKET, levels=(0.1, 1.0)).init(1, ridge=1.0, batch=(1,))
     policy = hp_shield(base=0, growth=BRACKET, levels=(0.1, 1.0))
@@ -174,8 +158,6 @@ def test_levels_and_costs_that_cannot_be_are_refused():
         Agent(1, SafetySpec(threshold=2.0, violation_risk=RISK, promise="bracket"), policy=policy)
     costs = {name: Cost(threshold=2.0, growth=BRACKET) for name in ("trough", "auc")}
     several = SafetySpec(costs=costs, violation_risk=RISK, promise="bracket")
-    with pytest.raises(InvalidInput, match="family = 'offset': must be 'scale' for several costs"):
-        simulate(hp_shield(base=0, family="offset"), DoseResponseWorld(), several, rounds=2, seeds=1)
     with pytest.raises(InvalidInput, match=r"costs = \['trough', 'auc'\]: are for an Agent"):
         simulate("hp_probe", DoseResponseWorld(), several, rounds=2, seeds=1)
 
@@ -198,32 +180,11 @@ def test_in_a_world_whose_tolerances_fall_no_run_exceeds_more_often_than_the_ada
     assert beyond[None].mean() > 0.3
 
 
-def test_each_label_s_own_rounds_keep_the_adaptive_bound_and_one_level_for_all_would_not_do():
-    """A patient who tolerates little gets most of the excesses."""
-    world, spec = DoseResponseWorld(dim=2, units=3, between=1.5), SafetySpec(**BRACKETED)
-    beyond = {}
-    for unit in (1, None):
-        played = []
-        options = {"start_scale": 0.01, "climb": None, "adapt": 0.05, "unit": unit}
-        policy = hp_shield(base=0, growth=growth.relative(1, 1, floor=0), **options)
-        simulate(policy, world, spec, rounds=200, seeds=20, record=played.append)
-        context, action, _, cost = (np.concatenate(part)[:, 0] for part in zip(*played, strict=True))
-        beyond[unit] = 0
-        for label in range(3):
-            mine = context[..., 1] == label
-            over = mine & (cost > 2.0)
-            at_start = np.cumsum(over & (action <= 0.01 * context[..., 0] * (1.0 + 1e-12)), axis=0)
-            most = excess_bound(np.cumsum(mine, axis=0), risk=RISK, rate=0.05, at_start=at_start)
-            beyond[unit] += np.count_nonzero(np.any(np.cumsum(over, axis=0) > most + 1e-9, axis=0))
-    assert beyond[1] == 0
-    assert beyond[None] > 5
-
-
 def test_with_an_exact_curve_each_base_spends_the_whole_risk():
     """All rounds from 20 on, 400 runs: within 0.004 of δ, over six standard errors between runs."""
     world = Patients()
     world.power[:] = 1.0
-    for options in ({}, {"learned": True}, {"family": "offset"}):
+    for options in ({}, {"learned": True}):
         policy = hp_shield(base=0, growth=growth.relative(1, 1, floor=0), climb=None, start_scale=SAFE, **options)
         excess = play(policy, world)[1][20:]
         assert excess.mean() == pytest.approx(RISK, abs=0.004)
@@ -280,8 +241,6 @@ def test_the_sign_chooser_plays_the_start_where_no_benefit_is_expected():
     late, benefit = settings[100:], world.benefit[100:, 0]
     assert np.all(late[benefit < -0.5] == pytest.approx(0.1 * 0.3))
     assert late[benefit > 0.5].mean() > 1.5 * 0.1 * 0.3
-    probed, _ = play(hp_shield(base=0, growth=BRACKET, chooser="sign", probe=0.05), world)
-    assert probed[100:][benefit < -0.5].max() < 0.05
 
 
 def test_the_target_chooser_finds_the_best_setting_under_the_cap_and_a_request_is_given_up_to_it():
@@ -330,7 +289,7 @@ def test_the_promise_holds_in_each_group_and_would_not_without_groups():
 def test_a_group_that_comes_late_begins_as_it_would_in_any_batch():
     """Seeds alone and together give the same, though together the groups appear at other times."""
     world = DoseResponseWorld(dim=4, units=3, effect=0.3)
-    policy = hp_shield(base=0, growth=growth.relative(1, 1, floor=0), learned=True, group=3, unit=3, adapt=0.05)
+    policy = hp_shield(base=0, growth=growth.relative(1, 1, floor=0), learned=True, group=3, adapt=0.05)
     spec = SafetySpec(threshold=2.0, violation_risk=0.2, promise="bracket")
     together, alone = (simulate(policy, world, spec, rounds=60, seeds=seeds) for seeds in ([0, 5], [5]))
     assert together.reward[0, 1] == pytest.approx(alone.reward[0, 0], rel=1e-12)
@@ -348,20 +307,6 @@ def test_a_group_that_comes_after_many_rounds_counts_its_own_alone():
     learned = play(hp_shield(**options, group=3, learned=True), world)[0]
     assert np.all(learned[70:89] == pytest.approx(0.03))
     assert learned[-1].mean() > 0.04
-
-
-def test_a_simulation_of_the_paper_s_world_earns_more_than_the_start_alone():
-    policy = hp_shield(
-        base=lambda context: np.ones(context.shape[:-1]),
-        growth=growth.relative(1, 1, floor=0),
-        family="offset",
-        start_scale=0.14,
-        chooser="sign",
-        probe=0.01,
-    )
-    run = simulate(policy, LinearWorld(dim=3), make_spec(threshold=0.5, violation_risk=RISK), rounds=150, seeds=40)
-    assert run.violations.mean() / 150 < RISK
-    assert run.reward.sum() > 0.5 * run.exact_clairvoyant_reward.sum()
 
 
 def test_the_newest_base_with_a_third_of_the_rounds_since_its_fit_is_used():
@@ -403,13 +348,10 @@ def test_a_base_does_not_learn_that_a_round_tolerates_many_times_what_it_was_giv
         ({"base": -1}, "base = -1: must be a column's number, a feature's name, 'proposal' or a function"),
         ({"growth": 3}, "growth = 3: must be a bracket, or a table"),
         ({"learned": "yes"}, "learned = 'yes': must be True or False"),
-        ({"family": "log"}, "family = 'log': must be 'scale' or 'offset'"),
-        ({"family": "offset", "growth": growth.spread(1.2, 0.5)}, "family = 'offset': must be 'scale' for costs of 0"),
         ({"start_scale": 0}, r"start_scale = 0: must be a number in \(0, 1\]; state the share"),
         ({"climb": 1}, "climb = 1: must be a number > 1 or None; try 1.25"),
         ({"confidence": 1.0}, "confidence = 1.0: must be a number in"),
         ({"adapt": 0}, "adapt = 0: must be a number in"),
-        ({"probe": 0}, r"probe = 0: must be a number in \(0, 1\] or None; a round that is given nothing"),
         ({"lag": -1}, "lag = -1: must be a whole number >= 0"),
         ({"direction": "up"}, "direction = 'up': must be 'above' or 'below'"),
         ({"levels": (0.5, 0.2)}, r"levels = \(0.5, 0.2\): must be intensities that rise, above 0 and at most 1"),
@@ -418,7 +360,6 @@ def test_a_base_does_not_learn_that_a_round_tolerates_many_times_what_it_was_giv
         ({"request": 1}, "request = 1: must be a column's number or a function of contexts, with chooser='request'"),
         ({"chooser": "request", "request": "asked"}, "request = 'asked': must be a column's number or a function"),
         ({"group": True}, "group = True: must be a feature's name, a column's number or a function"),
-        ({"unit": -1, "adapt": 0.1}, "unit = -1: must say what labels name"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options, words):

@@ -55,7 +55,7 @@ def test_decisions_are_filtered_by_unit_and_visit_and_found_by_both(service, sto
     assert {name: told[name] for name in ("decisions", "outcomes", "violations", "interval")} == {
         name: python[name] for name in ("decisions", "outcomes", "violations", "interval")
     }
-    assert (told["violations"], told["long_run"]) == (1, None)
+    assert told["violations"] == 1
     assert [row["cost"] for row in told["course"]] == [0.1, 0.6, 0.1, 0.1]
     assert service.get("/v1/studies/trial/units/nobody").code == "unknown_unit"
     pages = [service.get(f"/v1/studies/trial/units?limit=2&after={after}").json() for after in (0, 2)]
@@ -100,13 +100,11 @@ SHIELD = {
         "name": "hp_shield",
         "base": "proposal",
         "growth": {"growth": "additive", "low": 0, "high": 1},
-        "adapt": 0.05,
-        "unit": "patient",
     },
 }
 
 
-def test_the_page_shows_one_unit_its_course_its_count_and_its_long_run_statement(store, tmp_path, browser):
+def test_the_page_shows_one_unit_its_course_and_its_count(store, tmp_path, browser):
     study = create_study("ward", SHIELD, storage=store)
     for number in range(24):
         made = study.ask(
@@ -128,7 +126,6 @@ def test_the_page_shows_one_unit_its_course_its_count_and_its_long_run_statement
         browser.until("document.querySelectorAll('#rows tr').length", wanted=lambda rows: rows == 8)
         assert read(browser, "unit-title") == f"Unit {stored[:12]}…"
         assert "8 decisions, 8 outcomes known, 2 above the limit: 25\u00a0%" in read(browser, "unit-counts")
-        assert "of 8 known rounds 2 exceeded, and at most" in read(browser, "unit-long-run")
         axes = "[...document.querySelectorAll('[id^=chart-unit] .axis-name')].map((each) => each.textContent)"
         assert browser.run(axes) == ["decision of this unit"] * 2
         for width in (1280, 390):

@@ -183,15 +183,13 @@ def test_a_correction_folds_the_guards_again(shelf):
     assert study.verify().ok
 
 
-def test_a_study_learns_its_start_without_sign_groups_and_verifies(shelf, tmp_path):
-    lean = {"form": "full", "groups": "none", "start": "student"}
+def test_a_study_without_sign_groups_verifies(shelf, tmp_path):
+    lean = {"groups": "none"}
     study = create_study("trial", SPEC | lean, storage=shelf)
     stated = read_spec(SPEC | lean).fields
-    assert [stated["policy"][name] for name in ("groups", "start", "probe")] == ["none", "student", 0.001]
+    assert [stated["policy"][name] for name in ("groups", "probe")] == ["none", 0.001]
     assert read_spec(stated).fields == stated
-    assert {"groups", "start"}.isdisjoint(read_spec(SPEC).fields["policy"])
     late = list(play(study, 16, tell=lambda number: number != 9))
-    assert study.ask(next(contexts(4))[0]).promise == "declared", "a round that the learned start needs is open"
     study.void(late[0].id, reason="device failed", unrelated=True)
     decision = study.ask(next(contexts(5))[0])
     study.void(decision.id, reason="device failed", unrelated=True)

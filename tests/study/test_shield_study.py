@@ -30,7 +30,7 @@ VARIANTS = {
     "proposal": {"base": "proposal"},
     "learned": {"learned": True},
     "late": {"base": "proposal", "learned": True, "lag": 2, "adapt": 0.01},
-    "labels": {"unit": "patient", "adapt": 0.01, "group": "weight", "chooser": "request"},
+    "groups": {"adapt": 0.01, "group": "weight", "chooser": "request"},
     "target": {"chooser": "target", "learned": True},
 }
 
@@ -66,10 +66,10 @@ def patient(rng, number):
     return context, round(dose * (1.0 + 0.1 * (number % 2)), 2), lambda setting: 2.0 * (setting / tolerated)
 
 
-def more_of(options, proposal, number=0):
+def more_of(options, proposal):
     """What a question brings beside its context."""
     proposed = options.get("base") == "proposal" or options.get("chooser") == "request"
-    return ({"proposal": proposal} if proposed else {}) | ({"unit": f"P-{number % 2}"} if options.get("unit") else {})
+    return {"proposal": proposal} if proposed else {}
 
 
 def treat(study, count, seed=0, cost=lambda measured, number: measured):
@@ -96,8 +96,8 @@ def test_a_study_and_an_agent_that_get_the_same_rounds_decide_the_same(shelf, va
     rng, late, promises = np.random.default_rng(3), None, set()
     for number in range(60):
         context, proposal, harm = patient(rng, number)
-        more = more_of(options, proposal, number)
-        advice, own = study.ask(context, **more), agent.decide(context, **more)
+        more = more_of(options, proposal)
+        advice, own = study.ask(context, unit=f"P-{number % 2}", **more), agent.decide(context, **more)
         assert (advice.action, advice.safe_action, advice.promise) == (own.action, own.safe_action, own.promise)
         if number % 6 == 0:
             compare(study, own.certificate, advice.certificate)
@@ -126,7 +126,7 @@ def test_a_study_and_an_agent_that_get_the_same_rounds_decide_the_same(shelf, va
             agent.update(own, action=given, reward=gain, cost=harm(given))
         promises.add(own.promise)
     assert promises == {"declared", "bracket"}
-    assert next(iter(study.rows())).get("unit") == ("P-0" if options.get("unit") else None)
+    assert next(iter(study.rows())).get("unit") == "P-0"
     assert study.status()["informative_rounds"] == agent.informative_rounds
     assert study.status()["evidence"] == agent.evidence
     assert study.verify().ok

@@ -10,7 +10,6 @@ import pytest
 from safedial import Agent, SafetySpec
 from safedial.errors import InvalidInput
 from safedial.study import Store, StudyError, create_study, find_decision, list_studies, open_study
-from safedial.study.spec import read_spec
 from tests.study.conftest import SPEC, id_at
 
 
@@ -240,13 +239,6 @@ def test_one_decision_expires_by_its_id_as_well_as_in_a_list(lite):
     assert [receipt.decision_id for receipt in lite.expire(ids[1:], reason="six weeks")] == ids[1:]
     with pytest.raises(InvalidInput, match="unrelated"):
         lite.expire(ids[0], reason="six weeks", unrelated="yes")
-
-
-def test_a_predictor_is_refused_with_the_reason_and_the_way_out():
-    fields = {"dim": 2, "threshold": 0.5, "promise": "conformal", "violation_risk": 0.1, "start_action": 0.2}
-    for predictor in (object(), "forest"):
-        with pytest.raises(InvalidInput, match=r"predictor = .*plain values.*leave it out.*Agent"):
-            read_spec({**fields, "policy": {"name": "hp_conformal", "predictor": predictor}})
 
 
 def test_an_expired_outcome_may_still_come_unless_it_was_given_up(study):

@@ -35,7 +35,7 @@ class Candidate(NamedTuple):
         costs: the kinds of cost that it takes, answers to the question `cost`.
         promise: in words; `in_all`: how many excesses it allows in all, for one cost.
         spec: what the user would state beside threshold or costs, and risk.
-        most, longest: the largest dimension and number of rounds for which it is fast enough.
+        most: the largest dimension for which it is fast enough.
     """
 
     policy: str
@@ -45,7 +45,6 @@ class Candidate(NamedTuple):
     options: Callable[[Situation], dict[str, Any]] = lambda user: {}
     costs: tuple[str, ...] = ("measured",)
     most: int | None = None
-    longest: int | None = None
     in_all: str = ""
 
 
@@ -59,12 +58,12 @@ class Made(NamedTuple):
     @property
     def name(self) -> str:
         """The policy, and what tells it from its other forms."""
-        told = [self.policy.options.get(option) for option in ("radius", "form", "promise")]
+        told = [self.policy.options.get(option) for option in ("radius", "promise")]
         told = ["Gaussian margin"] if self.spec.margin == "gaussian" else told
         return ", ".join([self.policy.name, *(each for each in told if each not in USUAL)])
 
 
-USUAL = (None, "mixture", "split", "per_round")
+USUAL = (None, "mixture", "per_round")
 
 
 def made(candidate: Candidate, user: Situation) -> Made:
@@ -87,8 +86,6 @@ def refusal(candidate: Candidate, user: Situation) -> str:
         )
     if candidate.most is not None and user.dim > candidate.most:
         return f"is too slow above dimension {candidate.most}"
-    if candidate.longest is not None and user.rounds > candidate.longest:
-        return f"is too slow above {candidate.longest} rounds"
     return ""
 
 
@@ -162,14 +159,6 @@ CANDIDATES = (
         lambda user: _start(user) | {"promise": "anytime"},
     ),
     Candidate("hp_conformal", ("exact_curve", "exchangeable", STARTED), MARGINAL, _learning("conformal"), _start),
-    Candidate(
-        "hp_conformal",
-        ("exact_curve", "exchangeable", STARTED),
-        MARGINAL,
-        _learning("conformal"),
-        lambda user: _start(user) | {"form": "full"},
-        longest=1000,
-    ),
     Candidate(
         "hp_shield",
         ("growth", "exchangeable", "start"),

@@ -100,11 +100,7 @@ def simulate(
     start_dose: Annotated[
         float | None, _rule("hp_conformal, hp_student: a starting intensity you declare safe.")
     ] = None,
-    confidence: Annotated[float | None, _rule("hp_conformal: use the training-conditional rank.")] = None,
-    form: Annotated[str | None, _rule("hp_conformal: split (default) or full.")] = None,
     groups: Annotated[str | None, _rule("hp_conformal: sign (default), or none: over all rounds.")] = None,
-    start: Annotated[str | None, _rule("hp_conformal: learn the start dose, certified or student.")] = None,
-    scaled: Annotated[bool | None, _rule("hp_conformal: divide scores by an estimated scale.", "--scaled")] = None,
     scale: Annotated[float | None, _rule("thompson: how widely to sample.")] = None,
     cost_class: Annotated[
         str | None, _class_(f"The class of the mean cost: {CLASSES} [the world's].", "--class")
@@ -156,8 +152,8 @@ def simulate(
     own = {"contexts": contexts, "baseline_cost": baseline_cost, "mean": mean}
     place = make_world(world, known, noise, shape, own)
     given = {"radius": radius, "clip": clip, "probe": _probe(probe), "epsilon": epsilon, "learn_from": learn_from}
-    given |= {"scale": scale, "start_dose": start_dose, "confidence": confidence, "form": form, "scaled": scaled}
-    given |= {"groups": groups, "start": start}
+    given |= {"scale": scale, "start_dose": start_dose}
+    given |= {"groups": groups}
     given = {name: value for name, value in given.items() if value is not None}
     told = read_named(policy, "--policy") if policy else {}
     policy, given = told.pop("name", None), told | given

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from safedial.cli.study_options import Format, JsonFlag, Name, Reason, Storage, opened
-from safedial.cli.study_output import long_run_words, print_answer, verify_words
+from safedial.cli.study_output import print_answer, verify_words
 
 
 def verify(
@@ -154,7 +154,7 @@ def units(
         heads = tuple(each.removesuffix("_action") for each in names)
         course = [[_cell(each, row.get(each)) for each in names] for row in told["course"]]
         print_table(f"Course of {told['unit']}", heads, course)
-        typer.echo(long_run_words(told["long_run"]))
+        typer.echo("The promise is about rounds, whosever they are; it states nothing for one unit alone.")
 
 
 def waiting(name: Name, storage: Storage, format: Format = "table", json: JsonFlag = False) -> None:

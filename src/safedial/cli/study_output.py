@@ -88,16 +88,6 @@ def verify_words(report: Any) -> str:
     return f"{words}{note if report.clock_back else ''} Head {report.seq}:{report.hash}"
 
 
-def long_run_words(said: dict[str, Any] | None) -> str:
-    """A unit's long-run statement in words."""
-    if said is None:
-        return "This policy's promise is about rounds, whosever they are; it states nothing for one unit alone."
-    counts = f"of its {said['known']} known rounds {said['exceeded']} exceeded the threshold"
-    return (
-        f"Whatever the sequence of its rounds: {counts}, and at most {said['bound']:.4g} can have, open ones included."
-    )
-
-
 def after_import(spec: Any) -> str:
     """How a study uses imported rounds, and what that assumes, in words."""
     if not spec.learner.watches_itself:

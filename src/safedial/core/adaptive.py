@@ -16,8 +16,7 @@ with D the most rounds ever open at once (1 if none is late) and N₀ the excess
 lowers, so the excesses are at most δK + (δ₁ − δ_{K+1})/γ. The level falls, by γ(1 − δ), only at an excess. While it is
 at or below 0 only starts are played, so beyond the N₀ excesses at the start only the D rounds that were open when it
 reached 0 can lower it: δ_{K+1} ≥ −γ(1 − δ)(D + N₀). ∎ Add the rounds that are open now. A round that somebody raised
-above its cap stays out of the recursion and of the sum. One recursion for each label gives the statement for each
-label, with its own slack, so γ ≥ δ is a sensible choice there.
+above its cap stays out of the recursion and of the sum.
 
 Reference: Gibbs and Candès, "Adaptive conformal inference under distribution shift" (2021); the clip is this project's.
 """

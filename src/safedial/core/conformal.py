@@ -8,22 +8,18 @@ m/(n+1) (ties only help), over the draw of all of them. So with m = ⌊(n+1)δ�
 same m serves for the latest n′ = ⌈m/δ⌉ − 1 scores alone, and spends m/(n′+1), which is δ where 1/δ is whole. Which
 scores are used is decided by their number and order, not by their values, so the promise stays. `places` says both.
 
-**Given the calibration scores** the chance that the next exceeds their m-th largest is random: for continuous i.i.d.
-scores it is Beta(m, n + 1 − m). `sure_top` takes the largest m with which it is at most δ with a stated confidence.
-
 **Full conformal ridge** (`conforming_bound`). Let μ̂ be the ridge estimate from all n rounds, A its Gram matrix, r_i the
 residuals. With a further round (x, y) the estimate moves along A⁻¹x; with v = (y − ⟨x,μ̂⟩)/(1 + xᵀA⁻¹x) and
 k_i = x_iᵀA⁻¹x, the residuals after it are, exactly,
 
     e_new = v           e_i = r_i − k_i v
 
-so that e_i/s_i ≥ e_new/s_new ⟺ r_i ≥ (s_i/s_new + k_i)·v: each round is a half-line in v, and the y that conform,
-#{i : e_i/s_i ≥ e_new/s_new} ≥ m, are bounded by sorting n numbers r_i/(s_i/s_new + k_i). docs/conformal.md derives it.
+so that e_i ≥ e_new ⟺ r_i ≥ (1 + k_i)·v: each round is a half-line in v, and the y that conform,
+#{i : e_i ≥ e_new} ≥ m, are bounded by sorting n numbers r_i/(1 + k_i). docs/conformal.md derives it.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -57,27 +53,6 @@ def places(count: Any, risk: Any) -> tuple[Any, Any]:
 def _floor(value: Any) -> Any:
     whole = np.round(value)
     return np.where(np.abs(value - whole) <= NEAR * np.abs(value), whole, np.floor(value))
-
-
-def sure_places(count: Any, risk: Any, confidence: float) -> tuple[Any, Any]:
-    """`places` for the promise given the calibration scores: all n of them, and `sure_top` for m."""
-    tops = np.frompyfunc(lambda size, chance: sure_top(int(size), float(chance), confidence), 2, 1)
-    size = np.asarray(count)
-    return size, np.asarray(tops(size, risk), dtype=np.int64)
-
-
-@lru_cache(maxsize=65536)
-def sure_top(count: int, risk: float, confidence: float) -> int:
-    """The largest m with P(Beta(m, n + 1 − m) ≤ δ) ≥ confidence; 0 if there is none.
-
-    >>> sure_top(1000, 0.05, 0.9)
-    41
-    """
-    from scipy.special import betainc
-
-    tops = np.arange(1, count + 1)
-    holds = betainc(tops, count + 1.0 - tops, risk) >= confidence
-    return int(holds.sum())
 
 
 def p_value(earlier: Array, score: float, *, unbounded: int = 0) -> float:
@@ -132,7 +107,7 @@ def p_values(old: Array, old_groups: Any, new: Array, new_groups: Any) -> Array:
 def conforming_bound(residual: Array, slope: Array, top: int) -> float:
     """The largest v with #{i : residual_i ≥ slope_i·v} ≥ top; +∞ if it has no bound, or none conforms, or top is 0.
 
-    A round with slope > 0 counts for v ≤ residual/slope. A slope ≤ 0 is rare (it needs x_iᵀA⁻¹x ≤ −s_i/s_new): such a
+    A round with slope > 0 counts for v ≤ residual/slope. A slope ≤ 0 is rare (it needs x_iᵀA⁻¹x ≤ −1): such a
     round counts for v ≥ residual/slope, or, at slope 0, always or never.
 
     >>> conforming_bound(np.array([1.0, 2.0, 3.0]), np.ones(3), 2)

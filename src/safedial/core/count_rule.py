@@ -161,8 +161,7 @@ def climb_limit(used: Any, start: Any, *, climb: float = CLIMB) -> Any:
     Args:
         used: the scales used in the last `RECENT` known rounds, on the last axis, after this limit and before flooring
             to levels. A round that was given less than its scale allows is not among them: it is no evidence for that
-            scale, nor a reason to fall back. In the offset family these are settings, and a caller allows at least the
-            next level.
+            scale, nor a reason to fall back.
         start: λ₀ > 0, used before any round is known.
 
     >>> climb_limit([0.2, 0.25, 0.24], 0.1), climb_limit([], 0.1)

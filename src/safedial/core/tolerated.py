@@ -1,10 +1,11 @@
-"""The tolerated scale: the largest scale of a family of settings at which a past round would have kept the threshold.
+"""The tolerated scale: the largest scale of a base at which a past round would have kept the threshold.
 
-A family a_λ(x), non-decreasing in its scale λ, is what is really played: floored to a level, at most the dial's end,
-never below the start a₀(x). For a round with setting s and cost c, the bracket's bound B (`core.brackets`) gives
+The setting a_λ(x), non-decreasing in its scale λ, is what is really played: λ times the base, floored to a level, at
+most the dial's end, never below the start a₀(x). For a round with setting s and cost c, the bracket's bound B
+(`core.brackets`) gives
 
     z* = sup{z : B(z) ≤ τ}                   the tolerated setting (`Cost.tolerated`), the smallest over several costs
-    T̂ = sup{λ : a_λ(x) ≤ z*}                 the tolerated scale (`tolerated_scale`, `tolerated_offset`)
+    T̂ = sup{λ : a_λ(x) ≤ z*}                 the tolerated scale (`tolerated_scale`)
 
 T̂ = ∞ where the dial's end is tolerated and −∞ where not even the start is, or nothing is known. Since B bounds the
 round's own cost curve whatever s was, T̂ is at most the true tolerance, which does not depend on any setting.
@@ -16,16 +17,11 @@ round's own cost curve whatever s was, T̂ is at most the true tolerance, which 
 | spread | s | −∞ |
 
 An exponent or slope of 0 gives ∞ for c ≤ τ and −∞ for c > τ. With b the first setting above z* that can be played (z*
-itself on a dial without levels), T̂ is
-
-| family | a_λ(x) before flooring | T̂ |
-|---|---|---|
-| scale | λ·base | b/base |
-| offset | sup{a : a(ĉ − λŝ) ≤ τ} = τ/(ĉ − λŝ) | (ĉ − τ/b)/ŝ |
+itself on a dial without levels), T̂ = b/base.
 
 **Rounding.** Every step errs to the safe side. On a dial with levels the supremum is not attained: at b/base the level
-b itself is played. So T̂ is lowered by 1e-12·max(1, |T̂|), and by what the difference ĉ − τ/b loses; a_λ(x) ≤ z* then
-holds in floating point for every λ ≤ T̂, and "the m-th smallest T̂" may be played as it stands.
+b itself is played. So T̂ is lowered by 1e-12·max(1, |T̂|); a_λ(x) ≤ z* then holds in floating point for
+every λ ≤ T̂, and "the m-th smallest T̂" may be played as it stands.
 """
 
 from __future__ import annotations
@@ -231,7 +227,7 @@ def _level(xp: Any, marks: tuple[float, ...], setting: Any, step: int) -> Any:
 
 
 def scaled_setting(scale: Any, base: Any, range: Range) -> Any:
-    """The scale family: λ times a base ≥ 0, as it is played.
+    """λ times a base ≥ 0, as it is played.
 
     >>> scaled_setting(1.5, 4.0, Range(1.0, 10.0, (1.0, 5.0, 10.0)))
     5.0
@@ -241,7 +237,7 @@ def scaled_setting(scale: Any, base: Any, range: Range) -> Any:
 
 
 def tolerated_scale(tolerated: Any, base: Any, range: Range) -> Any:
-    """T̂ of the scale family: ∞ where the base is 0 and the start is tolerated, for nothing else is played then.
+    """T̂: ∞ where the base is 0 and the start is tolerated, for nothing else is played then.
 
     >>> smooth, stepped = Range(1.0, 10.0), Range(1.0, 10.0, (1.0, 5.0, 10.0))
     >>> round(tolerated_scale(6.0, 4.0, smooth), 9), round(tolerated_scale(6.0, 4.0, stepped), 9)
@@ -251,33 +247,6 @@ def tolerated_scale(tolerated: Any, base: Any, range: Range) -> Any:
     xp = namespace(reach, base)
     ratio = reach / xp.where(base > 0.0, base, 1.0)
     return lowered(xp.where(base > 0.0, ratio, xp.where(reach > -math.inf, math.inf, -math.inf)))
-
-
-def offset_setting(scale: Any, predicted: Any, range: Range, *, threshold: Any, size: Any = 1.0) -> Any:
-    """The offset family: the largest setting whose predicted cost per unit, plus −λ·size, keeps a threshold > 0.
-
-    With λ = −q this is HP-Conformal's sup{a : a·(ĉ + q) ≤ τ}, at most the end and never below the start. A prediction
-    that is not a number gets the start.
-    """
-    rate = predicted - scale * size
-    xp = namespace(rate, threshold)
-    setting = threshold / xp.where(rate > 0.0, rate, 1.0)
-    return range.played(xp.where(rate > 0.0, setting, xp.where(rate <= 0.0, math.inf, -math.inf)))
-
-
-def tolerated_offset(tolerated: Any, predicted: Any, range: Range, *, threshold: Any, size: Any = 1.0) -> Any:
-    """T̂ of the offset family; for `relative(1, 1, floor=0)` it is −(c/s − ĉ)/size, HP-Conformal's score turned.
-
-    >>> round(tolerated_offset(0.5, 1.5, Range(0.1, 1.0), threshold=1.0), 9)
-    -0.5
-    """
-    reach = range.reach(tolerated)
-    xp = namespace(reach, predicted, threshold, size)
-    inside = xp.logical_and(xp.logical_and(reach > 0.0, reach < math.inf), predicted == predicted)
-    rate = threshold / xp.where(inside, reach, 1.0)
-    offset = (predicted - rate - 16.0 * UNIT * (abs(predicted) + rate)) / size
-    anywhere = xp.logical_or(reach == math.inf, xp.logical_and(predicted != predicted, reach > -math.inf))
-    return lowered(xp.where(inside, offset, xp.where(anywhere, math.inf, -math.inf)))
 
 
 def lowered(scale: Any) -> Any:

@@ -51,7 +51,7 @@ def decide(
         safe_setting = setting = setting_of(rules, choice.safe.intensity)
         if choice.intensity != choice.safe.intensity:
             setting = setting_of(rules, choice.intensity)
-    certified = not fallback_reason and PROMISES[promise_of(rules, choice, prediction)].from_constants
+    certified = not fallback_reason and PROMISES[promise_of(rules, choice)].from_constants
     given = (setting, intensity_of(rules, setting), safe_setting, number, certified, asked.vector, prediction, choice)
     return Decision(
         *given, asked.baseline_cost, fallback_reason, rules, extrapolated=asked.extrapolated, proposal=asked.proposal

@@ -82,7 +82,7 @@ class Decision(NamedTuple):
         """The promise for this action: "certified", "conformal", "declared" (you declared the dose safe) or "none"."""
         if self.fallback_reason:
             return "none"
-        promise = promise_of(self.rules, self.choice, self.prediction)
+        promise = promise_of(self.rules, self.choice)
         raised = PROMISES[promise].exchangeable and self.rules.learner.guarded(self) == "lowest_level"
         return "declared" if raised else promise
 
@@ -126,13 +126,12 @@ def proposal_answer(proposal: float | None, action: float) -> str:
     return "lowered" if action < proposal else "raised"
 
 
-def promise_of(rules: Rules, choice: Choice, prediction: Any) -> str:
+def promise_of(rules: Rules, choice: Choice) -> str:
     """The promise behind a choice that needs no fallback."""
     promise = PROMISES[rules.policy.promise]
     if math.isfinite(choice.bounds.cost_upper):
         return promise.given
-    declared = promise.start if rules.start_action is None else "declared"
-    return rules.learner.start_promise(prediction) or declared
+    return promise.start if rules.start_action is None else "declared"
 
 
 LIMITS = {
@@ -180,8 +179,6 @@ LIMITS = {
     "report the measured quantity, not its excess over a limit",
     "open_rounds": "rounds that this decision needs have no outcome yet, so the start dose is used",
     "start_dose": "too little is known about rounds like this one, so the start dose is used",
-    "learned_start": "there are too few rounds like this one for a conformal bound, so the dose is the one learned "
-    "from what you vouched for at the start",
     "count_rule": "the count rule: at a higher setting too many of the past rounds could have broken the threshold",
     "climb_limit": "the climb limit: a higher setting is too far beyond those of the last rounds; a guard, not a proof",
     "request": "the request: no more was asked for",

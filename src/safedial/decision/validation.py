@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -80,34 +79,28 @@ def read_question(
     baseline_cost: Any,
     allow_extrapolation: Any = False,
     proposal: Any = None,
-    *,
-    unit: Any = None,
 ) -> Asked:
     """What an agent is asked: the context, its baseline cost, and what the learner takes from the question."""
     asked = read_new_context(rules, context, allow_extrapolation)
     if baseline := read_baseline(rules, baseline_cost):
         asked = asked._replace(baseline_cost=baseline)
     if rules.learner.reads_questions:
-        return rules.learner.read_question(rules, asked, proposal, unit)
-    for name, value in (("proposal", proposal), ("unit", unit)):
-        if value is not None:
-            raise refusal(name, value, f"is not for {rules.policy.name}", "leave it out")
+        return rules.learner.read_question(rules, asked, proposal)
+    if proposal is not None:
+        raise refusal("proposal", proposal, f"is not for {rules.policy.name}", "leave it out")
     return asked
 
 
 def read_questions(
-    rules: Rules, contexts: Any, baseline_costs: Any, allow_extrapolation: Any, *, proposals: Any, units: Any
+    rules: Rules, contexts: Any, baseline_costs: Any, allow_extrapolation: Any, *, proposals: Any
 ) -> list[Asked]:
     """Several questions at once; an error names the row."""
     rows = context_rows(contexts)
     baselines = column("baseline_costs", baseline_costs, len(rows))
-    given = [
-        [None] * len(rows) if each is None else listed(name, each, len(rows))
-        for name, each in (("proposals", proposals), ("units", units))
-    ]
+    given = [None] * len(rows) if proposals is None else listed("proposals", proposals, len(rows))
     return [
-        in_row(row, partial(read_question, unit=unit), rules, context, baseline, allow_extrapolation, proposal)
-        for row, (context, baseline, proposal, unit) in enumerate(zip(rows, baselines, *given, strict=True))
+        in_row(row, read_question, rules, context, baseline, allow_extrapolation, proposal)
+        for row, (context, baseline, proposal) in enumerate(zip(rows, baselines, given, strict=True))
     ]
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from safedial.diagnostics.bracket_rounds import BracketRounds
 from safedial.diagnostics.conformal_rounds import Array, ConformalRounds, evidence_path
 from safedial.diagnostics.finding import Finding, Process, finding, log_of, not_applicable, stated
-from safedial.policies.conformal.predictors import ridge_fit
+from safedial.policies.conformal.frozen import ridge_fit
 
 if TYPE_CHECKING:
     from safedial.diagnostics.student_rounds import StudentRounds

@@ -31,7 +31,7 @@ Array = NDArray[np.float64]
 LEAST = 2 * FIRST_FIT
 """The fewest rounds with a dose that can be checked: with fewer there is no score to rank."""
 
-LEARNING = ("form", "confidence", "group", "groups", "scaled", "predictor", "window", "lag")
+LEARNING = ("group", "groups", "window", "lag")
 """The options of `hp_conformal` that say how it learns; the others say which dose it gives."""
 
 
@@ -94,7 +94,7 @@ def walk_log(log: Log, spec: SafetySpec, dose: Dose, policy: Any = None) -> Conf
             bets.append(rounds.chances())
             rounds.refit()
         seen = rule.predict(rounds, context)
-        fitted[index], bounded[index] = seen.cost, cost_bound(seen, spec, rule.options["confidence"]) < np.inf
+        fitted[index], bounded[index] = seen.cost, cost_bound(seen, spec) < np.inf
         number = rounds.append(context, 0.0, np.inf)
         if dosed[index]:
             told = {"measured": float(measured[index]), "intensity": float(harm[index])}

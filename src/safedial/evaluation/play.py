@@ -62,9 +62,6 @@ def _check_columns(rules: Rules, rounds: Rounds, outcomes: Outcomes) -> None:
     rule = f"lacks the column `proposal`, which {name} scales"
     way_out = "add what was proposed in each round, or name another `base`"
     require(options.get("base") != "proposal" or rounds.proposal is not None, "log", list(rounds.names), rule, way_out)
-    rule = f"lacks the column `unit`, for which {name} keeps levels"
-    by_unit = options.get("unit") is None or "unit" in rounds.labels
-    require(by_unit, "log", list(rounds.names), rule, "add it, or leave the option `unit` out")
 
 
 def _play_agent(rules: Rules, rounds: Rounds, outcomes: Outcomes, seed: int, progress: Progress) -> Played:
@@ -74,11 +71,9 @@ def _play_agent(rules: Rules, rounds: Rounds, outcomes: Outcomes, seed: int, pro
         cost = dict(zip(rounds.costs, costs, strict=True)) if rules.spec.costs else costs[0]
         agent.update(context, action, reward, cost, baseline_cost=baseline)
     advised, stopped, reads = np.empty(len(rounds)), None, rules.learner.reads_questions
-    units = rounds.labels.get("unit") if rules.policy.options.get("unit") is not None else None
     proposed = rounds.proposal if reads and rules.policy.options.get("base") == "proposal" else None
     for index in range(len(rounds)):
         question: Any = {} if proposed is None else {"proposal": float(proposed[index])}
-        question |= {} if units is None else {"unit": units[index]}
         baseline = float(rounds.baseline[index])
         try:
             decision = agent.decide(rounds.raw[index], baseline_cost=baseline, allow_extrapolation=True, **question)

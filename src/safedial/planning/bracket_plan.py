@@ -39,12 +39,12 @@ EXPLAINED = {"explained": 0.5}
 """What is assumed besides for a learned base: the share of the variance of ln T that the features tell."""
 
 FALL, STRETCH = 0.7, 10
-KEPT = ("climb", "confidence", "adapt", "learned", "family")
+KEPT = ("climb", "confidence", "adapt", "learned")
 
 
 def learns(policy: Policy) -> bool:
     """Whether the base is learned."""
-    return policy.options["learned"] or policy.options["family"] == "offset"
+    return policy.options["learned"]
 
 
 def tolerances(policy: Policy, assumed: Mapping[str, float]) -> dict[str, float]:

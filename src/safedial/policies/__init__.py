@@ -118,9 +118,6 @@ def check_proved(policy: Policy, spec: SafetySpec) -> None:
 def promised_risk(policy: Policy, spec: SafetySpec) -> Any:
     """What a policy's promise risks under a spec: δ where it holds over the past too, else all parts together."""
     given = PROMISES[policy.promise]
-    start = policy.options.get("start")
-    if start is not None and PROMISES[start].from_constants:
-        return spec.violation_risk + spec.estimation_risk
     marginal = given.exchangeable or (given.gaussian and policy.options["promise"] == "per_round")
     return spec.violation_risk if marginal else spec.promised_risk
 

@@ -4,24 +4,22 @@ With a probe in every round, (X_t, R_t/g_r, C_t/g_c) does not depend on the dose
 practice: i.i.d. patients, no carry-over), these triples are exchangeable despite the adaptive doses, and conformal
 prediction applies:
 
-1. Some rounds, chosen by number, train predictors r̂, ĉ of R/g and C/g; the others calibrate.
-2. The predictors are refitted whenever the rounds have grown by a tenth. A refit scores every calibration round,
-   C/g − ĉ(x), and groups it by the sign of r̂(x) (and by the user's groups), with the new frozen predictors; until the
-   next refit nothing changes.
-3. A new round in a group with n scores gets U(x) = ĉ(x) + the m-th largest of the latest n′ of them
-   (core.conformal.places), and z_safe = 1 if U ≤ 0 else min(1, τ/U). Since z·C/g > τ needs a score above that,
-   P(C > τ) ≤ δ, within each group.
-4. If there is no bound (too few scores, a group never seen, a prediction that is not a number), the dose is
-   `start_dose`, which the user declares safe, or, without one, the first-round dose that the constants certify. While
-   there are too few rounds, by their number, it may be learned: that of HP-Probe, if the user vouches for the
-   constants, or of HP-Student, if for Gaussian noise (`start`).
+1. Some rounds, chosen by number, train a predictor r̂ of R/g; the others calibrate, in groups by the sign of r̂(x) (and
+   the user's groups). Every round with a known outcome trains ĉ, ridge regression of C/g.
+2. Both are refitted whenever the rounds have grown by a tenth; until the next refit nothing changes.
+3. For a new round in a group with n calibration rounds, U(x) is the largest cost per unit y with which it conforms:
+   after a ridge fit that includes (x, y) its residual is not among the m largest of the latest n′ of them
+   (core.conformal.places). Then P(C/g > U) ≤ δ, and with z_safe = 1 if U ≤ 0 else min(1, τ/U) P(C > τ) ≤ δ, within each
+   group.
+4. If there is no bound (too few rounds, a group never seen, a number that is not finite), the dose is `start_dose`,
+   which the user declares safe, or, without one, the first-round dose that the constants certify.
 
 With groups="none" the sign makes no groups. The promise is then over all rounds, and not within those expected to
-benefit; r̂ only says how much of the safe dose is given, so it is fitted to all rounds, and in the full form every round
-trains and calibrates.
+benefit; r̂ only says how much of the safe dose is given, so it is fitted to all rounds, and every round trains and
+calibrates.
 
 A calibration round without a known outcome (open, void, or without a dose) scores +∞, because dropping it would bias
-the scores; a training round without one does not train. A round that is void for an unrelated reason is left out.
+the scores; such a round does not train. A round that is void for an unrelated reason is left out.
 
 Three options are guards that agents and studies set; by default they are off, as in simulations: `reach` keeps the dose
 near those already tried, `history` says whether rounds from before the first decision calibrate, and `least_dose` is
@@ -35,7 +33,7 @@ docs/conformal.md has the proof.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -46,12 +44,9 @@ from safedial.core.namespace import namespace
 from safedial.core.safe_set import SafeSet, largest_safe_intensity
 from safedial.core.spec import SafetySpec
 from safedial.errors import is_number, is_whole, require
-from safedial.policies.conformal.frozen import Setup, group_places, upper
+from safedial.policies.conformal.frozen import Setup, upper
 from safedial.policies.conformal.memory import Rounds
-from safedial.policies.conformal.predictors import try_out
 from safedial.policies.fixed import fixed
-from safedial.policies.hp_probe import hp_probe
-from safedial.policies.hp_student import hp_student
 from safedial.policies.policy import Policy
 from safedial.policies.probe import check_probe, check_start_dose, probe_share
 
@@ -69,32 +64,22 @@ LEAN_PROBE = 0.001
 
 
 class Outlook(NamedTuple):
-    """What is known before a round's outcome: predictions at the context, its group, and the rounds so far.
-
-    `opening` is the prediction of the policy that learns the start dose, if there is one.
-    """
+    """What is known before a round's outcome: predictions at the context, its group, and the rounds so far."""
 
     reward: Any
     cost: Any
-    scale: Any
     norm: Any
     code: Any
     context: Any
     rounds: Rounds
-    opening: Any = None
 
 
 def hp_conformal(
     *,
-    form: Literal["split", "full"] = "split",
     start_dose: float | None = None,
-    start: Literal["certified", "student"] | None = UNSTATED,
-    groups: Literal["sign", "none"] = UNSTATED,
+    groups: Literal["sign", "none"] = "sign",
     probe: float | Literal["sqrt"] = PROBE,
-    confidence: float | None = None,
     group: int | str | Callable[[Any], Hashable] | None = None,
-    scaled: Any = False,
-    predictor: Any = None,
     window: int = 100_000,
     lag: int = 0,
     reach: float | None = UNSTATED,
@@ -104,28 +89,14 @@ def hp_conformal(
     """Play z_safe from the conformal bound if benefit is expected, else a probe of it; every round is informative.
 
     Args:
-        form: "split": half the rounds train, half calibrate; a decision is a look-up. "full": full conformal ridge,
-            in which every round trains ĉ; it earns a little more, and a decision takes time proportional to the
-            number of rounds.
         start_dose: an intensity in (0, 1] that you declare safe for every context, used while there is no bound.
             None: the first-round dose certified by the spec's constants.
-        start: what you vouch for while a group has too few rounds for a bound. "certified": the spec's constants and
-            `estimation_risk`; the dose is HP-Probe's, and those rounds have the risk δ + δ′. "student": Gaussian cost
-            noise, a linear mean and contexts without past outcomes; the dose is HP-Student's, from d + 2 rounds on. It
-            needs groups="none": otherwise the rewards, whose noise may be related to the costs', would say when it is
-            used. None, the default: the start dose above.
         groups: "sign", the default: the promise also holds among the rounds for which benefit is expected. "none": it
             is over all rounds and says nothing about those; every round then counts towards one bound.
         probe: as for `hp_probe`, but above 0: a round without a dose would have to count as a violation. By default
             0.001 in agents and new studies, 0.01 in simulations.
-        confidence: None for a promise that is marginal over the calibration rounds; a number in (0, 1): with that
-            probability the promise holds given the calibration rounds of a refit (i.i.d. rounds, continuous scores).
-            For the split form: nothing is proved about the full one, and simulations, agents and studies refuse it.
         group: the promise then also holds within each of your groups: the number of a context's column whose values
             are labels (or, for an Agent with features, its name), or a function from a context to a label.
-        scaled: True: scores are divided by ŝ(x), an estimate of how large errors are at x; or a model for ŝ.
-        predictor: a model with `fit(X, y)` and `predict(X)` in place of ridge regression (split form), once it has 50
-            rounds to learn from.
         window: how many of the latest rounds are kept. It bounds memory and does not affect the promise, because it
             goes by number.
         lag: how many of the latest rounds a refit leaves out, because their outcomes may still arrive. An older round
@@ -141,22 +112,22 @@ def hp_conformal(
             without a dose teaches nothing, and which rounds teach must not depend on outcomes. Agents and new studies
             set it for dials with levels.
 
-    The promise, P(C_t > τ) ≤ δ in each round and within each group, needs no `estimation_risk` (but start="certified"
-    does).
+    The promise, P(C_t > τ) ≤ δ in each round and within each group, needs no `estimation_risk`.
 
-    Reference: this project, docs/conformal.md; split, full and Mondrian conformal prediction: Vovk, Gammerman and
-    Shafer, "Algorithmic Learning in a Random World" (2005); training-conditional: Vovk (2012).
+    Reference: this project, docs/conformal.md; full and Mondrian conformal prediction: Vovk, Gammerman and Shafer,
+    "Algorithmic Learning in a Random World" (2005).
     """
-    _check_doses(form, start_dose, probe, confidence)
-    _check_model(form, group, predictor, scaled, window=window, lag=lag)
-    stated = {"start": start, "groups": groups, "reach": reach, "history": history, "least_dose": least_dose}
+    check_start_dose(start_dose)
+    check_probe(probe, always=True)
+    _check_rounds(group, window=window, lag=lag)
+    stated = {"reach": reach, "history": history, "least_dose": least_dose}
     stated = {name: value for name, value in stated.items() if value is not UNSTATED}
-    most, least, signed = stated.get("reach"), stated.get("least_dose"), stated.get("groups", "sign") == "sign"
+    most, least = stated.get("reach"), stated.get("least_dose")
     _check_guards(most, stated.get("history", "calibrate"), least, start_dose)
-    _check_groups(stated.get("start"), stated.get("groups", "sign"), least)
+    require(groups in ("sign", "none"), "groups", groups, "must be 'sign' or 'none'")
     trains = stated.get("history") == "train"
-    setup = Setup(form, group, predictor, scaled, window, lag, trains, most is not None, signed)
-    certified, opener = fixed(), start_policy(stated, start_dose)
+    setup = Setup(group, window, lag, trains, most is not None, groups == "sign")
+    certified = fixed()
 
     def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = ()) -> Rounds:
         require(not isinstance(group, str), "group", group, "names a feature, which only an Agent with features knows")
@@ -164,28 +135,21 @@ def hp_conformal(
         require(inside, "group", group, f"must be a column of a context of dimension {dim}", "columns count from 0")
         one = batch == () or most is None
         require(one, "reach", most, "is a guard for an Agent or a study", "leave it out of a simulation")
-        for name, model in (("predictor", predictor), ("scaled", scaled)):
-            if model is not None and not isinstance(model, bool):
-                try_out(name, model, dim)
-        rounds = Rounds(dim, ridge=ridge, batch=batch, setup=setup)
-        if opener is not None and batch:  # one learner's start is learned with certified rounding, in `decision`
-            rounds.opening = opener.init(dim, ridge=ridge, batch=batch)
-        return rounds
+        return Rounds(dim, ridge=ridge, batch=batch, setup=setup)
 
     def predict(state: Rounds, context: Any) -> Outlook:
         norm = np.sqrt(np.vecdot(context, context))
-        reward, cost, scale = 0.0 * norm, 0.0 * norm, 0.0 * norm + 1.0
+        reward, cost = 0.0 * norm, 0.0 * norm
         if state.frozen is not None:
             one = context[..., None, :]
-            reward, cost, scale = (part(one)[..., 0] for part in state.frozen[:3])
+            reward, cost = (part(one)[..., 0] for part in state.frozen[:2])
         code = state.code(context, reward)
         if not state.batch:
-            reward, cost, scale, norm, code = float(reward), float(cost), float(scale), float(norm), int(code)
-        opening = None if opener is None or state.opening is None else opener.predict(state.opening, context)
-        return Outlook(reward, cost, scale, norm, code, context, state, opening)
+            reward, cost, norm, code = float(reward), float(cost), float(norm), int(code)
+        return Outlook(reward, cost, norm, code, context, state)
 
     def decide(prediction: Any, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
-        bound = cost_bound(prediction, spec, confidence)
+        bound = cost_bound(prediction, spec)
         xp = namespace(bound)
         ready = bound < math.inf
         safe = largest_safe_intensity(xp.where(ready, bound, 0.0), 0.0, threshold=spec.threshold - baseline_cost)
@@ -194,114 +158,41 @@ def hp_conformal(
         else:
             first = SafeSet(xp.where(safe.certified, start_dose, 0.0), safe.certified)
         limit = None if most is None else reach_limit(prediction, most, first)
-        refuted, benefit = False, prediction.reward
-        if opener is not None:
-            learned = opener.decide(prediction.opening, spec, round=round, coin=coin, baseline_cost=baseline_cost)
-            opens = learns_start(prediction, spec.violation_risk, confidence)
-            first = SafeSet(*(xp.where(opens, *parts) for parts in zip(learned.safe, first, strict=True)))
-            refuted = xp.where(ready, False, xp.where(opens, learned.bounds.refuted, False))
-            if prediction.rounds.frozen is None:
-                benefit = xp.where(opens, prediction.opening.reward, benefit)
         intensity, sound = (xp.where(ready, *parts) for parts in zip(safe, first, strict=True))
         if limit is not None:
             intensity = xp.minimum(intensity, limit)
         if least is not None:
             intensity = xp.where(sound, xp.maximum(intensity, least), intensity)
-        index = xp.where(benefit > -math.inf, benefit, -1.0)
-        bounds = Bounds(prediction.reward, bound, 0.0, 0.0, refuted)
+        index = xp.where(prediction.reward > -math.inf, prediction.reward, -1.0)
+        bounds = Bounds(prediction.reward, bound, 0.0, 0.0, False)
         return choose(index, SafeSet(intensity, sound), bounds, probe=probe_share(probe, round), least_probe=least)
 
     def update(state: Rounds, prediction: Any, reward: Any, cost: Any, weight: Any) -> Rounds:
         unseen = np.asarray(weight) <= 0.0
         state.append(prediction.context, np.where(unseen, 0.0, reward), np.where(unseen, np.inf, cost))
-        if opener is not None:
-            state.opening = opener.update(state.opening, prediction.opening, reward, cost, weight)
         if state.count >= state.next_fit:
             state.watch()
             state.refit()
         return state
 
-    def check(spec: SafetySpec) -> None:
-        """In the full form each new round is scored with a separate fit, so the chance of an excess given the
-        calibration rounds does not follow the Beta law of split scores (asked for .9, it kept δ = .1 in .77 of the
-        runs).
-        """
-        rule = "has no proof with form='full': the Beta law of the realized rate is for split scores"
-        lawful = form == "split" or confidence is None
-        require(lawful, "confidence", confidence, rule, "use form='split', or leave confidence out")
-        _check_start(stated.get("start"), spec)
-
-    options = {"form": form, "start_dose": start_dose, "probe": probe, "confidence": confidence}
-    options |= {"group": group, "scaled": scaled, "predictor": predictor, "window": window, "lag": lag}
-    options |= stated
-    label = "HP-Conformal" if form == "split" else "HP-Conformal, full"
-    own = {"init": init, "predict": predict, "update": update, "check": check}
-    return Policy("hp_conformal", label, "conformal", decide, options, alarmed=lambda state: state.alarmed, **own)
+    options = {"start_dose": start_dose, "groups": groups, "probe": probe, "group": group, "window": window, "lag": lag}
+    own: Any = {"init": init, "predict": predict, "update": update}
+    own["alarmed"] = lambda state: state.alarmed
+    return Policy("hp_conformal", "HP-Conformal", "conformal", decide, options | stated, **own)
 
 
-def start_policy(options: Mapping[str, Any], start_dose: float | None) -> Policy | None:
-    """The policy that learns the start dose; None where it is not learned."""
-    start = options.get("start")
-    if start is None:
-        return None
-    return hp_probe() if start == "certified" else hp_student(start_dose=start_dose)
-
-
-def learns_start(prediction: Outlook, risk: Any, confidence: float | None) -> Any:
-    """Where the learned start is used: the context's group has too few rounds for a bound, known or not.
-
-    So numbers and contexts alone say which rule a round falls under, never outcomes: each rule then has its own risk,
-    and no round has that of two. Where outcomes or predictions are unknown although there are rounds enough, the start
-    dose that is not learned is used.
-    """
-    frozen, ready = prediction.rounds.frozen, getattr(prediction.opening, "ready", True)
-    if frozen is None:
-        return ready
-    few = group_places(frozen, np.asarray(prediction.code), risk, confidence)[1] == 0
-    return ready & few if np.ndim(few) else bool(ready and few)
-
-
-def cost_bound(prediction: Outlook, spec: SafetySpec, confidence: float | None) -> Any:
+def cost_bound(prediction: Outlook, spec: SafetySpec) -> Any:
     """U(x), for each spec of a sweep; +∞ before the first refit and wherever there is no bound."""
     frozen = prediction.rounds.frozen
     if frozen is None:
         return prediction.cost + 0.0 * spec.violation_risk + math.inf
-    return upper(
-        frozen,
-        prediction.context,
-        cost=prediction.cost,
-        scale=prediction.scale,
-        code=prediction.code,
-        spec=spec,
-        confidence=confidence,
-    )
+    return upper(frozen, prediction.context, code=prediction.code, risk=spec.violation_risk)
 
 
 def reach_limit(prediction: Outlook, reach: float, start: SafeSet) -> Any:
     """`reach` times the 10th largest applied intensity with a known outcome, and never below the start dose."""
     tenth = prediction.rounds.tenth
     return start.intensity if tenth is None else max(start.intensity, reach * tenth)
-
-
-def _check_groups(start: Any, groups: Any, least_dose: Any) -> None:
-    require(start in (None, "certified", "student"), "start", start, "must be 'certified', 'student' or None")
-    require(groups in ("sign", "none"), "groups", groups, "must be 'sign' or 'none'")
-    rule = "has no proof with groups='sign': rewards would say when it is used, and their noise may follow the costs'"
-    lawful = start != "student" or groups == "none"
-    require(lawful, "start", start, rule, "use groups='none', whose promise is over all rounds, or start='certified'")
-    rule = "cannot be learned on a dial with levels, which gives the lowest level where less is safe"
-    require(start is None or least_dose is None, "start", start, rule, "leave start out, and declare a start dose")
-
-
-def _check_start(start: Any, spec: SafetySpec) -> None:
-    """Refuse a spec from which the start dose cannot be learned."""
-    if start == "certified":
-        for name in ("reward_noise", "cost_noise", "coefficient_bound", "estimation_risk"):
-            rule = "is missing: start='certified' is learned from the constants, with a risk of its own"
-            require(getattr(spec, name) is not None, name, None, rule, "state it, or leave start out")
-    if start == "student":
-        half = np.all(np.asarray(spec.violation_risk) < 0.5)
-        require(half, "violation_risk", spec.violation_risk, "must be below 0.5 for start='student'")
 
 
 def _check_guards(reach: Any, history: Any, least_dose: Any, start_dose: Any) -> None:
@@ -314,19 +205,8 @@ def _check_guards(reach: Any, history: Any, least_dose: Any, start_dose: Any) ->
     require(within, "least_dose", least_dose, f"must be at most start_dose = {start_dose}, which is declared safe")
 
 
-def _check_doses(form: Any, start_dose: Any, probe: Any, confidence: Any) -> None:
-    require(form in ("split", "full"), "form", form, "must be 'split' or 'full'")
-    check_start_dose(start_dose)
-    check_probe(probe, always=True)
-    share = confidence is None or (is_number(confidence) and 0.0 < confidence < 1.0)
-    require(share, "confidence", confidence, "must be a number in (0, 1) or None")
-
-
-def _check_model(form: Any, group: Any, predictor: Any, scaled: Any, *, window: Any, lag: Any) -> None:
+def _check_rounds(group: Any, *, window: Any, lag: Any) -> None:
     known = group is None or is_whole(group, 0) or isinstance(group, str) or callable(group)
     require(known, "group", group, "must be a column's number, a feature's name or a function of a context")
-    fits = predictor is None or form != "full"
-    require(fits, "predictor", predictor, "works with the split form only", "choose form='split'")
     require(is_whole(window, 100), "window", window, "must be a whole number >= 100")
     require(is_whole(lag, 0) and lag <= window, "lag", lag, f"must be a whole number from 0 to window = {window}")
-    require(scaled is not None, "scaled", scaled, "must be True, False or a model with fit and predict")

@@ -3,8 +3,7 @@
 Each past round tells a lower bound on the scale it would have tolerated (`core.tolerated`). The count rule
 (`core.count_rule`) plays the largest scale at which at most m − 1 of the latest n rounds would have exceeded:
 
-1. a base gives each context a setting (a protocol's, or a learned one), and a family makes settings from it: λ times
-   the base, or for the offset family the largest setting whose predicted cost, plus −λ, keeps the threshold;
+1. a base gives each context a setting (a protocol's, or a learned one), and a scale λ makes a_λ = λ times the base;
 2. T̂_i = sup{λ : the bracket's bound on round i's cost at a_λ(X_i) is at most τ};
 3. λ̂ = the m-th smallest T̂ of the latest n rounds, limited by the climb limit; a_λ̂(X_t), or less, is played;
 4. where nothing can be said, the start, a share of the protocol's setting that the user declares safe.
@@ -58,17 +57,13 @@ def hp_shield(
     growth: Growth | Mapping[str, Any] | None = None,
     learned: bool = False,
     regressor: Any = None,
-    family: Literal["scale", "offset"] = "scale",
     start_scale: float | None = None,
     climb: float | None = CLIMB,
     confidence: float | None = None,
     adapt: float | None = None,
     chooser: Literal["largest", "request", "sign", "target"] = "largest",
-    reward_model: Any = None,
-    probe: float | None = None,
     lag: int = 0,
     group: int | str | Callable[..., Any] | None = None,
-    unit: int | str | None = None,
     direction: Literal["above", "below"] = "above",
     levels: Sequence[float] | None = None,
     request: int | Callable[..., Any] | None = None,
@@ -84,31 +79,22 @@ def hp_shield(
             states `costs`, which have brackets and directions of their own.
         learned: True: the base is learned from the rounds, with the protocol as its prior mean.
         regressor: None for ridge regression, or an Agent's: an object with fit(X, y) and predict(X) that learns, from
-            contexts, the logarithm of the tolerated setting over the protocol's, or in the offset family the cost per
-            unit. It must be deterministic, for a loaded agent fits it again.
-        family: "scale", λ times the base; or "offset", with a learned cost per unit of the setting.
+            contexts, the logarithm of the tolerated setting over the protocol's. It must be deterministic, for a loaded
+            agent fits it again.
         start_scale: the share of the protocol's setting that you declare safe for every context; an Agent may be given
             a `start_action` instead. In a simulation a quarter by default.
         climb: how many times the largest recent scale may be used; None for no limit.
         confidence: None for a promise that is marginal over the past rounds, or the probability with which it is kept
             given them, at one t.
         adapt: None, or γ of the adaptive level.
-        chooser: "largest": the cap; "sign": the start, or the probe, where the predicted reward is negative; "request":
+        chooser: "largest": the cap; "sign": the start where the predicted reward is negative; "request":
             the proposal that comes with each question, in a simulation `request`, at most the cap, which any proposal
             may be; "target": the setting from the start to the cap at which the predicted reward is largest, for
             rewards that need not rise with the dose.
-        reward_model: None, or for "target" an Agent's: an object with fit(X, y) and predict(X) in place of ridge
-            regression; X are contexts and, in the last column, settings.
-        probe: None, or the share of the cap that a round without expected benefit gets, in a simulation. With an exact
-            curve a small share tells as much as the whole; with a bracket it tells little, and such rounds hold the
-            scale back.
         lag: an Agent's only: how many of the latest rounds (of a group) do not count, so that outcomes may be late.
         group: the name of a feature, or a function of the context, whose value is the context's group; in a simulation,
             as `base`, a column or a function of contexts. Each group counts its own rounds, learns its own base and
             starts at its start: the promise holds in each.
-        unit: what labels name, "patient" for example; `decide(..., unit="p17")` brings one. In a simulation the number
-            of the column of the labels. With `adapt`: each label has a level of its own, and the long-run statement
-            holds for each.
         direction: "above": the cost must not exceed the threshold; "below": it must not fall below it.
         levels: a simulation's only: the intensities that can be played, where not all can; an Agent's dial has its own.
         request: a simulation's only: what is asked for with chooser="request", as `base`.
@@ -116,33 +102,31 @@ def hp_shield(
     The promise, P(C_t > τ) ≤ δ in each round, needs no `estimation_risk`. One threshold and one risk at a time.
     """
     bracket: Any = growth if growth is None or isinstance(growth, Growth) else growth_from_dict(growth)
-    setup = _setup(base, bracket, learned=learned, family=family, start_scale=start_scale)
-    _check(climb, confidence, adapt, probe)
-    _check_chooser(chooser, base, reward_model, request)
-    _check_labels(group, unit, adapt)
-    needed = regressor is None or learned or family == "offset"
-    require(needed, "regressor", regressor, "is for a learned base", "state learned=True")
+    setup = _setup(base, learned=learned, start_scale=start_scale)
+    _check(climb, confidence, adapt)
+    _check_chooser(chooser, base, request)
+    named = group is None or (isinstance(group, str) and group) or is_whole(group, 0) or callable(group)
+    require(named, "group", group, "must be a feature's name, a column's number or a function of the context")
+    require(regressor is None or learned, "regressor", regressor, "is for a learned base", "state learned=True")
     lag = _whole(lag)
     require(direction in ("above", "below"), "direction", direction, "must be 'above' or 'below'")
     marks = None if levels is None else tuple(map(float, levels))
     rise = marks is None or (marks and list(marks) == sorted({*marks}) and marks[0] > 0.0 and marks[-1] <= 1.0)
     require(rise, "levels", levels, "must be intensities that rise, above 0 and at most 1")
-    setup = setup._replace(climb=climb, confidence=confidence, adapt=adapt, levels=marks, chooser=chooser, probe=probe)
-    setup = setup._replace(request=_of_contexts(request), group=_of_contexts(group), unit=_of_contexts(unit))
+    setup = setup._replace(climb=climb, confidence=confidence, adapt=adapt, levels=marks, chooser=chooser)
+    setup = setup._replace(request=_of_contexts(request), group=_of_contexts(group))
 
     def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = (), spec: SafetySpec | None = None) -> ShieldBatch:
         several = None if spec is None else spec.costs
         require(bracket or several, "growth", growth, "is missing", f"state a bracket; {WRITTEN}")
         brackets = [each.growth for each in several.values()] if several else [bracket]
         named = [name for each in brackets for name in each.features]
-        named += [each for each in (base, group, unit) if isinstance(each, str)]
-        one = not several or family == "scale"
-        require(one, "family", family, "must be 'scale' for several costs", "an offset is of one predicted cost")
-        names = "base, growth, group, unit"
-        require(not named, names, named, "are named, and only an Agent has names", "give columns and numbers")
-        for name, value in (("lag", lag), ("regressor", regressor), ("reward_model", reward_model)):
+        named += [each for each in (base, group) if isinstance(each, str)]
+        rule = "are named, and only an Agent has names"
+        require(not named, "base, growth, group", named, rule, "give columns and numbers")
+        for name, value in (("lag", lag), ("regressor", regressor)):
             require(not value, name, value, "is for an Agent", "leave it out of a simulation")
-        for name, value in (("base", base), ("group", group), ("unit", unit), ("request", request)):
+        for name, value in (("base", base), ("group", group), ("request", request)):
             inside = not isinstance(value, int) or value < dim
             require(inside, name, value, f"must be a column of a context of dimension {dim}", "columns count from 0")
         asked = chooser != "request" or request is not None
@@ -190,34 +174,31 @@ def hp_shield(
         costs = {name: lanes(each) for name, each in costs.items()}
         # A round that is given nothing has weight 0, though its cost is known.
         known = ((weight > 0.0) | (applied == 0.0)) & np.all(np.isfinite([cost, *costs.values()]), axis=0)
-        reward, cost = np.where(known, reward, 0.0), np.where(known, cost, 0.0)
+        reward = np.where(known, reward, 0.0)
         total = reward * (applied if reward_intensity is None else lanes(reward_intensity))
         told = applied, total, known, None if left_out is None else lanes(left_out)
-        state.add(prediction.context, reward, cost, told=told, costs=costs)
+        state.add(prediction.context, reward, told=told, costs=costs)
         return state
 
-    options = {"base": base, "growth": bracket, "learned": learned, "family": family, "start_scale": start_scale}
-    options |= {"climb": climb, "confidence": confidence, "adapt": adapt, "chooser": chooser, "probe": probe}
-    options |= {"reward_model": reward_model, "regressor": regressor, "group": group, "unit": unit}
+    options = {"base": base, "growth": bracket, "learned": learned, "start_scale": start_scale}
+    options |= {"climb": climb, "confidence": confidence, "adapt": adapt, "chooser": chooser}
+    options |= {"regressor": regressor, "group": group}
     options |= {"lag": lag, "direction": direction}
     options |= {} if marks is None else {"levels": marks}
     options |= {} if request is None else {"request": request}
     return Policy("hp_shield", "HP-Shield", "bracket", decide, options, init=init, predict=predict, update=update)
 
 
-def _setup(base: Any, growth: Any, *, learned: Any, family: Any, start_scale: Any) -> Setup:
+def _setup(base: Any, *, learned: Any, start_scale: Any) -> Setup:
     named = isinstance(base, str) and base != ""
     rule = "must be a column's number, a feature's name, 'proposal' or a function of contexts"
     require(is_whole(base, 0) or named or callable(base), "base", base, rule)
     require(learned in (True, False), "learned", learned, "must be True or False")
-    require(family in ("scale", "offset"), "family", family, "must be 'scale' or 'offset'")
-    scaled = getattr(growth, "name", "") != "spread" or family == "scale"
-    require(scaled, "family", family, "must be 'scale' for costs of 0 or 1", "a step beyond is a factor")
     share = start_scale is None or (is_number(start_scale) and 0.0 < start_scale <= 1.0)
     rule = "must be a number in (0, 1]"
     require(share, "start_scale", start_scale, rule, "state the share of the protocol's setting that is safe")
     start = START_SCALE if start_scale is None else float(start_scale)
-    return Setup(_of_contexts(base), learned or family == "offset", family, start)
+    return Setup(_of_contexts(base), learned, start)
 
 
 def _of_contexts(value: Any) -> Any:
@@ -227,37 +208,24 @@ def _of_contexts(value: Any) -> Any:
     return value if callable(value) else None
 
 
-def _check(climb: Any, confidence: Any, adapt: Any, probe: Any) -> None:
+def _check(climb: Any, confidence: Any, adapt: Any) -> None:
     more = climb is None or (is_number(climb) and climb > 1.0)
     require(more, "climb", climb, "must be a number > 1 or None", f"try {CLIMB}")
     share = confidence is None or (isinstance(confidence, float) and 0.0 < confidence < 1.0)
     require(share, "confidence", confidence, "must be a number in (0, 1) or None")
     if adapt is not None:
         check_rate(adapt, 0.05)
-    part = probe is None or (is_number(probe) and 0.0 < probe <= 1.0)
-    require(part, "probe", probe, "must be a number in (0, 1] or None", "a round that is given nothing tells nothing")
 
 
-def _check_chooser(chooser: Any, base: Any, reward_model: Any, request: Any) -> None:
+def _check_chooser(chooser: Any, base: Any, request: Any) -> None:
     known = ("largest", "request", "sign", "target")
     require(chooser in known, "chooser", chooser, "must be one of " + ", ".join(known))
     other = chooser != "request" or base != "proposal"
     way_out = "choose a protocol: the proposal is then only a request under its cap"
     require(other, "base", base, "is the proposal, which is the request already", way_out)
-    used = reward_model is None or chooser == "target"
-    require(used, "reward_model", reward_model, "is for chooser='target'", "leave it out")
     given = request is None or ((is_whole(request, 0) or callable(request)) and chooser == "request")
     rule = "must be a column's number or a function of contexts, with chooser='request'"
     require(given, "request", request, rule)
-
-
-def _check_labels(group: Any, unit: Any, adapt: Any) -> None:
-    named = group is None or (isinstance(group, str) and group) or is_whole(group, 0) or callable(group)
-    require(named, "group", group, "must be a feature's name, a column's number or a function of the context")
-    named = unit is None or (isinstance(unit, str) and unit) or is_whole(unit, 0)
-    require(named, "unit", unit, "must say what labels name: 'patient', or in a simulation which column has them")
-    rule = "keeps a level for each label, and the level does not adapt"
-    require(unit is None or adapt is not None, "unit", unit, rule, "state adapt=..., at least the risk")
 
 
 def _whole(lag: Any) -> int:

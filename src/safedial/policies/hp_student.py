@@ -36,6 +36,7 @@ from safedial.core.spec import SafetySpec
 from safedial.core.student import Mixture, cost_upper
 from safedial.errors import is_number, is_whole, require
 from safedial.policies.fixed import fixed
+from safedial.policies.hp_conformal import cost_bound, hp_conformal
 from safedial.policies.policy import Policy
 from safedial.policies.probe import check_probe, check_start_dose, probe_share
 
@@ -149,16 +150,12 @@ def hp_student(
 
 def conformal_part(start_dose: float | None, lag: int) -> Policy:
     """The policy whose dose is not exceeded with either=True: its promise is over all rounds, as that of HP-Student."""
-    from safedial.policies.hp_conformal import hp_conformal  # which may start as hp_student
-
     return hp_conformal(groups="none", start_dose=start_dose, lag=lag)
 
 
 def conformal_bound(prediction: Any, spec: SafetySpec) -> Any:
     """U(x) of `hp_conformal`; ∞ where there is none."""
-    from safedial.policies.hp_conformal import cost_bound
-
-    return cost_bound(prediction, spec, None)
+    return cost_bound(prediction, spec)
 
 
 def _check_spec(promise: str) -> Any:

@@ -322,10 +322,9 @@ class Units(BaseModel):
 
 
 class Unit(UnitRow):
-    """One unit: its latest decisions, oldest first, and its long-run statement."""
+    """One unit: its latest decisions, oldest first."""
 
     course: list[dict[str, Any]]
-    long_run: dict[str, Any] | None = Field(description="where the policy keeps a level for each unit")
 
 
 class ProblemDetails(BaseModel):

@@ -83,12 +83,12 @@ def units_page(track: Track, after: int, limit: int, search: str = "") -> dict[s
 
 
 def unit_page(track: Track, unit: str) -> dict[str, Any]:
-    """One unit: its counts, its course and its long-run statement."""
+    """One unit: its counts and its course."""
     with track.lock:
         rows = _of_unit(track, unit)
         told = {"unit": unit, **_counts(rows, *over_threshold(track))}
         told["course"] = [shown_row(track, row) for row in rows[-LONGEST_COURSE:]]
-    return {**told, "long_run": track.study.long_run(unit)}
+    return told
 
 
 def _counts(rows: list[int], known: Any, over: Any) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from safedial.core.promise import PROMISES
 from safedial.core.spec import SafetySpec
 from safedial.function_classes import FunctionClass
 from safedial.policies import Policy
-from safedial.policies.hp_conformal import start_policy
 from safedial.worlds import DoseResponseWorld, LinearWorld, NonlinearWorld, World
 from safedial.worlds.dose_response import BRACKETED
 from safedial.worlds.noise import SUB_GAUSSIAN, exceeds_rarely, quantile
@@ -27,7 +26,7 @@ def promise_holds(policy: Policy, world: World, spec: SafetySpec, *, true: Safet
 
     Certified: the mean cost lies in the policy's class, the noise is what the margin assumes, and the world's constants
     are within those that the policy uses. Conformal: rounds are exchangeable, outcomes over doses do not depend on
-    the doses, and the start dose is safe there, also one that is learned. Bracket: rounds are exchangeable, each unit
+    the doses, and the start dose is safe there. Bracket: rounds are exchangeable, each unit
     of the dose-response world keeps to the bracket, and all tolerate the start. Student: the mean cost is linear, the
     noise is Gaussian, and the start dose is safe. About your own world nothing is proved.
 
@@ -43,9 +42,6 @@ def promise_holds(policy: Policy, world: World, spec: SafetySpec, *, true: Safet
     world_spec = spec if true is None else true
     if promise.exchangeable:
         exchangeable = world.contexts == "iid" and not world.binary_cost
-        learned = start_policy(policy.options, policy.options["start_dose"])
-        if learned is not None and not promise_holds(learned, world, spec, true=true):
-            return False
         return exchangeable and _start_holds(policy.options["start_dose"], world, spec, world_spec)
     if promise.gaussian:
         fitting = world.noise == "gaussian" and world.mean == "linear" and not world.binary_cost

@@ -29,12 +29,6 @@ QUESTION = Noted._fields[2:]
 """What of it events, certificates and tables hold under its own name, where it was given."""
 
 
-def read_by_learner(rules: Rules, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a question the learner reads: a proposal, and the unit where levels are kept for each."""
-    by_unit = rules.policy.options.get("unit") is not None
-    return {"proposal": given.get("proposal"), "unit": given.get("unit") if by_unit else None}
-
-
 def noted_in(body: Mapping[str, Any]) -> Noted:
     """The `Noted` of a `decided` event, from its body."""
     return Noted(*(body.get(name) for name in Noted._fields))

@@ -16,7 +16,7 @@ from safedial.decision.outcome import Outcome, Sample, normalise
 from safedial.decision.rounds import Asked, Round
 from safedial.study.amendment import amended_state
 from safedial.study.event import Event
-from safedial.study.event_bodies import decision_of, read_by_learner
+from safedial.study.event_bodies import decision_of
 from safedial.study.event_kinds import EVENT_KINDS, Kind, waits
 from safedial.study.guard import with_limits
 from safedial.study.samples import sample_of, takes_back, watched_sample
@@ -110,7 +110,7 @@ def question_of(state: State, body: Body) -> Asked:
     asked = Asked(vector, dnrm2(vector), baseline_cost=body["baseline_cost"])
     if not rules.learner.reads_questions:
         return asked
-    return rules.learner.read_question(rules, asked, **read_by_learner(rules, body))
+    return rules.learner.read_question(rules, asked, body.get("proposal"))
 
 
 def _decided(state: State, event: Event, body: Body, asked: Asked) -> None:

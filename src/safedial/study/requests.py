@@ -16,7 +16,7 @@ from safedial.decision.validation import read_question
 from safedial.errors import InvalidInput, refusal, require
 from safedial.study.errors import StudyError
 from safedial.study.event import now
-from safedial.study.event_bodies import Noted, read_by_learner
+from safedial.study.event_bodies import Noted
 from safedial.study.spec import StudySpec
 
 LONGEST = 10_000
@@ -49,8 +49,7 @@ def read_request(
     for name, label in (("unit", unit), ("visit", visit)):
         read_label(name, label)
         require(label is None or label == label.strip(), name, label, "must not begin or end with a blank")
-    given = read_by_learner(rules, {"proposal": proposal, "unit": unit})
-    asked = read_question(rules, values, baseline_cost, allow_extrapolation, **given)
+    asked = read_question(rules, values, baseline_cost, allow_extrapolation, proposal)
     raw = asked.vector if rules.features is None else values
     return Request(raw.tolist(), asked, Noted(key, meta, proposal, unit, visit))
 

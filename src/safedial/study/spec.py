@@ -20,8 +20,8 @@ from safedial.policies import FACTORIES, Policy
 from safedial.study.guard import Guard, read_guard
 
 OPTIONS = (
-    *("radius", "clip", "probe", "form", "start_dose", "confidence", "group", "scaled", "window", "lag"),
-    *("reach", "history", "groups", "start", "base", "growth", "start_scale"),
+    *("radius", "clip", "probe", "start_dose", "confidence", "group", "window", "lag"),
+    *("reach", "history", "groups", "base", "growth", "start_scale"),
 )
 SHAPE = (
     *("dim", "policy", "dose", "dial", "features", "start_action", "fallback_action", "high_fallback"),
@@ -175,12 +175,9 @@ def _policy(fields: Mapping[str, Any], own: Policy | None) -> dict[str, Any] | P
     require(
         known or given not in FACTORIES, "policy", given, "cannot run a study", "choose " + ", ".join(STUDY_POLICIES)
     )
-    model = options.get("predictor")
-    rule = "cannot be part of a study: a log keeps plain values, from which a model cannot be rebuilt"
-    require(model is None, "predictor", model, rule, "leave it out for ridge regression, or use an Agent")
-    for name in ("scaled", "group"):
-        plain = isinstance(options.get(name), (str, int, bool, type(None)))
-        require(plain, name, type(options.get(name)).__name__, "cannot be stored in a log: give plain values")
+    group = options.get("group")
+    plain = isinstance(group, (str, int, bool, type(None)))
+    require(plain, "group", type(group).__name__, "cannot be stored in a log: give plain values")
     return {"name": str(given), **options}
 
 

@@ -28,7 +28,7 @@ from safedial.study.store import Store
 from safedial.study.store_reader import Answer, leads_to
 from safedial.study.tables import effective_rows, write_rows
 from safedial.study.transaction import StudyTransaction
-from safedial.study.units import by_unit, counts_of, long_run_of, unknown_unit, unknown_visit
+from safedial.study.units import by_unit, counts_of, unknown_unit, unknown_visit
 from safedial.study.verify import Report
 from safedial.study.verify_parts import verify_study
 
@@ -184,15 +184,9 @@ class StudyReader:
         return [{"unit": unit, **counts_of(rows)} for unit, rows in by_unit(self._rows()).items()]
 
     def unit(self, unit: str) -> dict[str, Any]:
-        """One unit: its counts as in `units`, its `course` (its `rows`), and, where the policy keeps a level for each
-        unit, its `long_run` statement, else None.
-        """
+        """One unit: its counts as in `units`, and its `course` (its `rows`)."""
         course = self._of_unit(unit)
-        return {"unit": unit, **counts_of(course), "long_run": self.long_run(unit), "course": course}
-
-    def long_run(self, unit: str) -> dict[str, Any] | None:
-        """The long-run statement for a unit; None where no level is kept for it."""
-        return self._read(lambda done: long_run_of(done.state.study.rules, done.state.learner, unit))
+        return {"unit": unit, **counts_of(course), "course": course}
 
     def _rows(self) -> Iterable[dict[str, Any]]:
         with reading(self.store.engine) as connection:

@@ -1,6 +1,4 @@
-"""A study seen from one unit (a patient, a cell, a vehicle): its course, its own count of excesses, its own long-run
-statement where the policy keeps levels for each unit.
-"""
+"""A study seen from one unit (a patient, a cell, a vehicle): its course and its own count of excesses."""
 
 from __future__ import annotations
 
@@ -8,8 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from safedial.core.promise import PROMISES
-from safedial.decision.certificates.shield_terms import long_run
-from safedial.decision.rules import Rules
 from safedial.stats import violation_interval
 from safedial.study.errors import StudyError
 
@@ -49,15 +45,6 @@ def by_unit(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, An
         if row.get("unit") is not None:
             found.setdefault(row["unit"], []).append(row)
     return found
-
-
-def long_run_of(rules: Rules, learner: Any, unit: str) -> dict[str, Any] | None:
-    """The long-run statement for a unit now; None unless the policy keeps a level for each."""
-    options = rules.policy.options
-    if options.get("unit") is None or options.get("adapt") is None:
-        return None
-    level, tally = learner.levels.at(unit)
-    return {**long_run(rules, tally, unit), "level": level}
 
 
 def unknown_unit(unit: str) -> StudyError:

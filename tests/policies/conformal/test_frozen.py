@@ -1,11 +1,11 @@
-"""Both forms against their definitions, computed from scratch; and MAPIE on the same split."""
+"""The conformal bound against its definition, computed from scratch."""
 
 import numpy as np
 import pytest
 
 from safedial import make_policy
 from safedial.core.conformal import places
-from safedial.policies.conformal.frozen import Setup, upper
+from safedial.policies.conformal.frozen import Setup
 from safedial.policies.conformal.memory import FIRST_FIT, Rounds
 from tests.conftest import make_spec
 
@@ -32,9 +32,6 @@ def brute_force(state, context, risk):
     rows, reward, cost = state.context[:count], state.reward[:count], state.cost[:count]
     apart = rows[0:count:2]
     benefit = ridge_coef(apart, reward[0:count:2], ridge)
-    scale = np.ones(count + 1)
-    if state.setup.scaled:
-        scale = state.frozen.scale(np.vstack([rows, context]))
     held = np.arange(1, count, 2)
     group = held[(rows[held] @ benefit >= 0) == (context @ benefit >= 0)]
     kept, top = (int(part) for part in places(group.size, risk))
@@ -44,7 +41,7 @@ def brute_force(state, context, risk):
 
     def scores(y):
         everything, targets = np.vstack([rows, context]), np.append(cost, y)
-        return (targets - everything @ ridge_coef(everything, targets, ridge)) / scale
+        return targets - everything @ ridge_coef(everything, targets, ridge)
 
     low, high = scores(0.0), scores(1.0)
     start, slope = low[group] - low[-1], (high - low)[group] - (high - low)[-1]
@@ -60,8 +57,7 @@ def brute_force(state, context, risk):
 
 
 @pytest.mark.portable
-@pytest.mark.parametrize("scaled", [False, True])
-def test_full_conformal_equals_its_definition(scaled, count):
+def test_full_conformal_equals_its_definition(count):
     finite = 0
     for seed in range(count(200, 600)):
         rng = np.random.default_rng([seed, 7])
@@ -70,10 +66,10 @@ def test_full_conformal_equals_its_definition(scaled, count):
             float(rng.choice([0.05, 1.0, 5.0])),
             float(rng.choice([0.15, 0.3, 0.6])),
         )
-        setup = Setup(form="full", scaled=scaled)
+        setup = Setup()
         state, context = filled(setup, int(rng.integers(20, 60)), dim, seed, ridge)
         context = context * float(rng.choice([0.5, 1.0, 30.0]))
-        policy = make_policy("hp_conformal", form="full", scaled=scaled)
+        policy = make_policy("hp_conformal")
         seen = policy.predict(state, context)
         found = policy.decide(seen, make_spec(violation_risk=risk), round=1.0, coin=0.5).bounds.cost_upper
         expected = brute_force(state, context, risk)
@@ -84,74 +80,33 @@ def test_full_conformal_equals_its_definition(scaled, count):
     assert finite > 100
 
 
-@pytest.mark.parametrize("scaled", [False, True])
-def test_a_batch_equals_its_elements(scaled):
-    for form in ("split", "full"):
-        setup = Setup(form=form, scaled=scaled)
-        whole, context = filled(setup, 90, 3, 5, batch=(1, 4))
-        spec = make_spec(violation_risk=np.array([0.1, 0.3])[:, None])
-        found = bound(form, scaled, whole, context, spec)
-        for seed in range(4):
-            alone = Rounds(3, ridge=0.7, setup=setup)
-            for step in range(90):
-                alone.append(*(getattr(whole, name)[0, seed, step] for name in ("context", "reward", "cost")))
-            alone.refit()
-            for row, risk in enumerate((0.1, 0.3)):
-                single = bound(form, scaled, alone, context[0, seed], make_spec(violation_risk=risk))
-                assert single == pytest.approx(found[row, seed], rel=1e-9)
+def test_a_batch_equals_its_elements():
+    whole, context = filled(Setup(), 90, 3, 5, batch=(1, 4))
+    spec = make_spec(violation_risk=np.array([0.1, 0.3])[:, None])
+    found = bound(whole, context, spec)
+    for seed in range(4):
+        alone = Rounds(3, ridge=0.7)
+        for step in range(90):
+            alone.append(*(getattr(whole, name)[0, seed, step] for name in ("context", "reward", "cost")))
+        alone.refit()
+        for row, risk in enumerate((0.1, 0.3)):
+            single = bound(alone, context[0, seed], make_spec(violation_risk=risk))
+            assert single == pytest.approx(found[row, seed], rel=1e-9)
 
 
-def bound(form, scaled, state, context, spec):
-    policy = make_policy("hp_conformal", form=form, scaled=scaled)
+def bound(state, context, spec):
+    policy = make_policy("hp_conformal")
     return policy.decide(policy.predict(state, context), spec, round=1.0, coin=0.5).bounds.cost_upper
 
 
 def test_rescoring_at_a_refit_equals_computing_from_scratch():
-    state, context = filled(Setup(), 151, 3, 3)
+    state, _ = filled(Setup(), 151, 3, 3)
     rows, held = state.context[0:151:2], state.context[1:151:2]
     cost_coef = ridge_coef(rows, state.cost[0:151:2], 0.7)
     benefit = ridge_coef(rows, state.reward[0:151:2], 0.7)
     scores = state.cost[1:151:2] - held @ cost_coef
     np.testing.assert_allclose(state.frozen.scores, scores, atol=1e-12)
-    for risk in (0.05, 0.2):
-        group = scores[(held @ benefit >= 0) == (context @ benefit >= 0)]
-        kept, top = places(group.size, risk)
-        expected = context @ cost_coef + np.sort(group[group.size - kept :])[kept - top]
-        assert bound("split", False, state, context, make_spec(violation_risk=risk)) == pytest.approx(
-            expected, abs=1e-9
-        )
-
-
-def test_the_quantile_is_mapies_on_the_same_split():
-    """MAPIE's two-sided interval at confidence 1 − 2δ has our one-sided bound as its upper end."""
-    from mapie.conformity_scores import AbsoluteConformityScore
-    from mapie.regression import SplitConformalRegressor
-    from sklearn.linear_model import Ridge
-
-    risk, n = 0.05, 199
-    state, _ = filled(Setup(), 2 * n, 3, 11)
-    apart, held = state.context[0 : 2 * n : 2], state.context[1 : 2 * n : 2]
-    model = Ridge(alpha=0.7, fit_intercept=False).fit(apart, state.cost[0 : 2 * n : 2])
-    theirs = SplitConformalRegressor(
-        model, confidence_level=1 - 2 * risk, conformity_score=AbsoluteConformityScore(sym=False), prefit=True
-    ).conformalize(held, state.cost[1 : 2 * n : 2])
-    contexts = np.random.default_rng(0).standard_normal((20, 3))
-    _, intervals = theirs.predict_interval(contexts)
-    one_group = state.frozen._replace(codes=0 * state.frozen.codes, sizes=np.array([n, 0]), cache=[])
-    ages = np.arange(n)[::-1]
-    ours = [
-        upper(
-            one_group._replace(ages=ages),
-            x,
-            cost=float(state.frozen.cost(x[None])[0]),
-            scale=1.0,
-            code=0,
-            spec=make_spec(violation_risk=risk),
-            confidence=None,
-        )
-        for x in contexts
-    ]
-    np.testing.assert_allclose(ours, intervals[:, 1, 0], atol=1e-9)
+    assert state.frozen.scored.tolist() == (held @ benefit >= 0).tolist()
 
 
 def test_a_round_that_is_not_known_scores_infinity_and_does_not_train():
@@ -159,18 +114,12 @@ def test_a_round_that_is_not_known_scores_infinity_and_does_not_train():
     for step in range(FIRST_FIT):
         state.append(np.ones(1), 1.0, np.inf if step in (2, 3) else 1.0)
     state.refit()
-    assert np.isinf(state.frozen.scores).tolist() == [False, True] + 8 * [False]
-    assert state.frozen.sizes.tolist() == [0, 10, 0]
-    assert state.frozen.cost(np.ones((1, 1)))[0] == pytest.approx(9 / 10)
-    full = Rounds(1, ridge=1.0, setup=Setup(form="full"))
-    for step in range(FIRST_FIT):
-        full.append(np.ones(1), 1.0, np.inf if step in (2, 3) else 1.0)
-    full.refit()
-    assert full.frozen.full.coef[0] == pytest.approx(18 / 19)
-    assert np.isinf(full.frozen.full.residual).sum() == 1
-    spec = make_spec(violation_risk=0.1)
-    assert bound("full", False, full, np.ones(1), spec) == np.inf, "the largest of 9 is not known"
-    assert bound("split", False, state, np.ones(1), spec) == np.inf
+    frozen = state.frozen
+    assert np.isinf(frozen.scores).tolist() == np.isinf(frozen.residual).tolist() == [False, True] + 8 * [False]
+    assert frozen.sizes.tolist() == [0, 10, 0]
+    assert frozen.cost(np.ones((1, 1)))[0] == pytest.approx(9 / 10)
+    assert frozen.coef[0] == pytest.approx(18 / 19)
+    assert bound(state, np.ones(1), make_spec(violation_risk=0.1)) == np.inf, "the largest of 9 is not known"
 
 
 def test_an_outcome_that_comes_late_counts_from_the_next_refit_on():

@@ -1,4 +1,4 @@
-"""HP-Conformal without sign groups, and with a start that is learned: definition, promise, and where it ends.
+"""HP-Conformal without sign groups: definition, promise, and where it ends.
 
 Level: each statistical assertion fails with probability below 1e-6 if the theorem holds; seeds are fixed.
 """
@@ -7,16 +7,15 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from safedial import InvalidInput, LinearWorld, SafetySpec, make_policy, simulate
+from safedial import LinearWorld, make_policy, simulate
 from safedial.core.conformal import places
 from safedial.policies import promised_risk
 from safedial.policies.conformal.frozen import Setup
-from safedial.simulation.proved import promise_holds
 from tests.conftest import make_spec
 from tests.policies.conformal.test_frozen import filled, ridge_coef
 
 LEVEL = 1e-6
-LEAN = {"form": "full", "groups": "none"}
+LEAN = {"groups": "none"}
 RISK = 0.1
 
 
@@ -46,12 +45,12 @@ def by_refitting(state, context, risk):
     return np.inf if conforms[-1] or not any(conforms) else crossings[np.flatnonzero(conforms)[-1]]
 
 
-def test_without_sign_groups_every_round_of_the_full_form_trains_and_calibrates(count):
+def test_without_sign_groups_every_round_trains_and_calibrates(count):
     finite = 0
     for seed in range(count(60, 300)):
         rng = np.random.default_rng([seed, 8])
         risk, ridge = float(rng.choice([0.1, 0.3])), float(rng.choice([0.05, 1.0]))
-        state, context = filled(Setup(form="full", signed=False), int(rng.integers(20, 60)), 3, seed, ridge)
+        state, context = filled(Setup(signed=False), int(rng.integers(20, 60)), 3, seed, ridge)
         context = context * float(rng.choice([0.5, 1.0, 30.0]))
         policy = make_policy("hp_conformal", **LEAN)
         seen = policy.predict(state, context)
@@ -87,27 +86,20 @@ def played(policy, spec, data, times):
 
 
 TIMES = (8, 12, 20, 21, 40, 120)
-STARTS = {"declared": {"start_dose": 1e-3}, "student": {"start": "student", "start_dose": 1e-3}}
-STARTS["certified"] = {"start": "certified"}
 
 
-@pytest.mark.parametrize("form", ["split", "full"])
-@pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
-def test_every_round_keeps_the_promise_from_the_first_on_whatever_learns_the_start(start, form, count):
+def test_every_round_keeps_the_promise_from_the_first_on(count):
     """The reward's noise is the cost's, with its sign turned: which doses are full depends on past costs."""
     spec = make_spec(violation_risk=RISK)
-    policy = make_policy("hp_conformal", form=form, groups="none", probe=1.0, **start)
-    risk = float(promised_risk(policy, spec))
-    assert risk == pytest.approx(RISK + (spec.estimation_risk if start.get("start") == "certified" else 0.0))
+    policy = make_policy("hp_conformal", groups="none", probe=1.0, start_dose=1e-3)
+    assert promised_risk(policy, spec) == RISK
     over = []
     for _, choice, cost in played(policy, spec, drawn(count(1500, 20_000), TIMES[-1], related=-1.0), TIMES):
         assert np.all(choice.intensity > 0.0), "a round without a dose would teach nothing"
         violated = choice.intensity * cost > spec.threshold
         over.append(violated.mean())
-        assert at_most(violated, risk), (len(over), violated.mean())
+        assert at_most(violated, RISK), (len(over), violated.mean())
     assert over[-1] > 0.03, "the test is not idle"
-    early = over[:2]
-    assert (max(early) > 0.02) == (start.get("start") == "student")
 
 
 def test_the_promise_without_sign_groups_is_over_all_rounds_and_not_among_those_expected_to_benefit(count):
@@ -116,7 +108,7 @@ def test_the_promise_without_sign_groups_is_over_all_rounds_and_not_among_those_
     data = drawn(count(1500, 20_000), 120, spread=lambda x: np.where(x[..., 0] > 0.0, 2.0, 0.2))
     rates = {}
     for groups in ("sign", "none"):
-        policy = make_policy("hp_conformal", form="full", groups=groups, start_dose=1e-3, probe=1.0)
+        policy = make_policy("hp_conformal", groups=groups, start_dose=1e-3, probe=1.0)
         for seen, choice, cost in played(policy, spec, data, (120,)):
             above, benefit = cost > choice.bounds.cost_upper, seen.reward >= 0.0
             assert at_most(above, RISK), groups
@@ -129,27 +121,11 @@ def test_a_user_group_keeps_its_own_promise_without_sign_groups(count):
     spec = make_spec(violation_risk=RISK)
     data = drawn(count(600, 20_000), 100, spread=lambda x: np.where(x[..., 2] > 0.0, 2.0, 0.2))
     data[0][..., 2] = np.sign(data[0][..., 2])
-    policy = make_policy("hp_conformal", **LEAN, group=2, start="student", start_dose=1e-3, probe=1.0)
+    policy = make_policy("hp_conformal", **LEAN, group=2, start_dose=1e-3, probe=1.0)
     for seen, choice, cost in played(policy, spec, data, (100,)):
         assert set(np.unique(seen.code)) == {0, 2}
         for code in (0, 2):
             assert at_most((cost > choice.bounds.cost_upper)[seen.code == code], RISK)
-
-
-def test_which_start_is_used_depends_on_numbers_alone():
-    """Where a bound is missing because outcomes are, the dose is the one that was declared, not a learned one."""
-    spec = make_spec(violation_risk=RISK)
-    policy = make_policy("hp_conformal", **LEAN, start="student", start_dose=0.004, probe=1.0)
-    state = policy.init(3, ridge=1.0, batch=(1, 1))
-    context, reward, cost = drawn(1, 60)
-    doses = []
-    for index in range(60):
-        seen = policy.predict(state, context[index])
-        doses.append(float(policy.decide(seen, spec, round=index + 1.0, coin=0.5).safe.intensity[0, 0]))
-        state = policy.update(state, seen, reward[index], cost[index], np.full((1, 1), float(index % 3 > 0)))
-    assert doses[:8] == [0.004] * 8, "5 rounds are known from the ninth on"
-    assert min(doses[8:20]) > 0.02
-    assert doses[22:] == [0.004] * 38, "too many of the scores are unknown"
 
 
 def test_the_watch_finds_a_drift_and_is_silent_without_one(count):
@@ -175,46 +151,3 @@ def test_it_earns_what_was_promised_for_it(dim, share, early, count):
     run = simulate(policy, LinearWorld(dim=dim), make_spec(violation_risk=0.02), rounds=rounds, seeds=seeds)
     assert run.reward.sum() / run.exact_clairvoyant_reward.sum() >= least
     assert binomtest(int(run.violations.sum()), rounds * seeds, 0.02, alternative="greater").pvalue > LEVEL
-
-
-def test_a_start_is_proved_only_where_what_was_vouched_for_is_true():
-    spec = make_spec(violation_risk=0.1)
-    student = make_policy("hp_conformal", **LEAN, start="student", start_dose=0.01)
-    certified = make_policy("hp_conformal", start="certified")
-    assert [promise_holds(each, LinearWorld(dim=3), spec) for each in (student, certified)] == [True, True]
-    tails = LinearWorld(dim=3, noise="uniform")
-    assert [promise_holds(each, tails, spec) for each in (student, certified)] == [False, True]
-    assert not promise_holds(certified, LinearWorld(dim=3, noise="student-t3"), spec)
-    assert promise_holds(make_policy("hp_conformal", **LEAN, start_dose=0.01), tails, spec)
-    risks = [promised_risk(each, spec) for each in (student, certified)]
-    assert risks == pytest.approx([0.1, 0.1 + spec.estimation_risk])
-
-
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        ({"groups": "signs"}, "groups"),
-        ({"start": "declared"}, "start = 'declared'"),
-        ({"start": "student"}, "start = 'student': has no proof with groups='sign'.*use groups='none'"),
-        ({"start": "certified", "start_dose": 0.2, "least_dose": 0.1}, "dial with levels.*leave start out"),
-    ],
-)
-def test_what_has_no_proof_is_refused(options, named):
-    with pytest.raises(InvalidInput, match=named):
-        make_policy("hp_conformal", **options)
-
-
-@pytest.mark.parametrize(
-    ("start", "changes", "named"),
-    [
-        ("certified", {"estimation_risk": None}, "estimation_risk.*start='certified'"),
-        ("certified", {"reward_noise": None}, "reward_noise.*leave start out"),
-        ("student", {"violation_risk": 0.6}, "violation_risk.*below 0.5"),
-    ],
-)
-def test_a_spec_from_which_no_start_can_be_learned_is_refused(start, changes, named):
-    stated = {"threshold": 0.5, "violation_risk": 0.1, "promise": "conformal", "estimation_risk": 0.01}
-    stated |= {"reward_noise": 1.0, "cost_noise": 1.0, "coefficient_bound": 1.0, "context_bound": 1.0}
-    policy = make_policy("hp_conformal", start=start, groups="none")
-    with pytest.raises(InvalidInput, match=named):
-        policy.check(SafetySpec(**(stated | changes)))

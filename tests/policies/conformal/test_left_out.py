@@ -5,7 +5,6 @@ import pytest
 from scipy.stats import binomtest
 
 from safedial import LinearWorld, make_policy
-from safedial.core.conformal import places
 from safedial.policies.conformal.frozen import Setup, find_ties
 from safedial.policies.conformal.memory import Rounds
 from safedial.worlds.world import generators
@@ -30,40 +29,17 @@ def rounds_with_gaps(setup, gone, count=90, dim=3):
     return state, rng.standard_normal(dim)
 
 
-@pytest.mark.parametrize("scaled", [False, True])
-def test_a_split_bound_is_that_of_the_rounds_that_stayed(scaled):
-    """From scratch, with plain least squares: the others train and calibrate by their own numbers."""
-    gone = {3, 10, 11, 40, 41, 42, 77, 89}
-    state, context = rounds_with_gaps(Setup(scaled=scaled), gone)
-    kept = np.array([number for number in range(90) if number not in gone])
-    rows, reward, cost = (getattr(state, name)[kept] for name in ("context", "reward", "cost"))
-    apart, held = kept % 2 == 0, kept % 2 == 1
-
-    def fit(target):
-        gram = rows[apart].T @ rows[apart] + 0.7 * np.eye(3)
-        return np.linalg.solve(gram, rows[apart].T @ target[apart])
-
-    benefit, slope = rows @ fit(reward) >= 0, fit(cost)
-    scale = state.frozen.scale(np.vstack([rows, context]))
-    scores = ((cost - rows @ slope) / scale[:-1])[held & (benefit == (context @ fit(reward) >= 0))]
-    used, top = (int(part) for part in places(scores.size, 0.2))
-    expected = context @ slope + scale[-1] * np.sort(scores[-used:])[-top]
-    policy = make_policy("hp_conformal", scaled=scaled)
-    found = policy.decide(policy.predict(state, context), make_spec(violation_risk=0.2), round=1.0, coin=0.5)
-    assert found.bounds.cost_upper == pytest.approx(expected, rel=1e-9)
-
-
-def test_the_full_form_leaves_them_out_as_well():
+def test_the_bound_is_that_of_the_rounds_that_stayed():
     """Left out and never there are the same where what stays has the same parts: pairs of rounds go."""
     gone = {20, 21, 60, 61}
-    setup = Setup(form="full")
+    setup = Setup()
     state, context = rounds_with_gaps(setup, gone)
     short = Rounds(3, ridge=0.7, setup=setup)
     for number in range(90):
         if number not in gone:
             short.append(state.context[number], state.reward[number], state.cost[number])
     short.refit()
-    policy, spec = make_policy("hp_conformal", form="full"), make_spec(violation_risk=0.2)
+    policy, spec = make_policy("hp_conformal"), make_spec(violation_risk=0.2)
     bounds = [policy.decide(policy.predict(s, context), spec, round=1.0, coin=0.5).bounds for s in (state, short)]
     assert bounds[0].cost_upper == pytest.approx(bounds[1].cost_upper, rel=1e-9)
 
@@ -80,12 +56,11 @@ def test_what_is_known_or_forgotten_is_not_left_out():
     assert not np.isfinite(state.cost[number - state.dropped]), "a void round stays void"
 
 
-@pytest.mark.parametrize("form", ["split", "full"])
-def test_the_promise_holds_where_a_tenth_is_void_for_unrelated_reasons(form, count):
+def test_the_promise_holds_where_a_tenth_is_void_for_unrelated_reasons(count):
     """The same rounds are void in every seed: the promise holds given which they are."""
     risk, seeds = 0.05, count(1500, 6000)
     spec, world = make_spec(violation_risk=risk, threshold=0.5), LinearWorld(dim=4, noise="student-t3")
-    policy = make_policy("hp_conformal", form=form, start_dose=1e-3, probe=1.0)
+    policy = make_policy("hp_conformal", start_dose=1e-3, probe=1.0)
     void = np.random.default_rng(7).random(TIMES[-1]) < 0.1
     rngs = generators(list(range(seeds)))
     truth, draws = world.draw_truth(spec, rngs), world.draw_chunk(spec, rngs, TIMES[-1])

@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from safedial.core.conformal import places
 from safedial.core.promise import PROMISES
-from safedial.decision.certificates import student_terms
 from safedial.decision.certificates.shared_terms import (
     exact_curves,
     largest_intensity,
@@ -18,7 +16,6 @@ from safedial.decision.certificates.shared_terms import (
 )
 from safedial.decision.learners.conformal_options import bound_intensity, guarded, guards_of
 from safedial.decision.units import rounded_down
-from safedial.policies.conformal.frozen import places_of
 
 if TYPE_CHECKING:
     from safedial.decision.decision import Decision
@@ -33,21 +30,10 @@ def assumptions(decision: Decision) -> list[str]:
         "sensors measure without error; any stated baseline cost is exact",
         overrides(", is above zero,"),
     ]
-    if decision.prediction.start:
-        return _learned_start(decision, shared)
     if (own := start_assumptions(decision, shared)) is not None:
         return own
-    confidence = options["confidence"]
     marginal = f"the probability is over the calibration rounds too, and holds {_whole(rules)}, not for each context"
-    if confidence is not None:
-        marginal = f"with probability {confidence:g} over a refit's calibration rounds, the promise holds given them"
-    late = (
-        "whether an outcome is late or missing does not depend on other rounds' outcomes; such an outcome counts as "
-        "above every bound. If lateness depends on the outcome itself, the stated risk limits the chance that a "
-        "conformal dose is given and exceeds the threshold, but not the rate among conformal doses"
-    )
-    if options["form"] == "full":
-        late = "whether an outcome is late or missing depends neither on contexts nor on outcomes"
+    late = "whether an outcome is late or missing depends neither on contexts nor on outcomes"
     before = {
         "train": ["rounds from before the first decision only train the predictors; nothing is assumed about them"],
         "calibrate": ["rounds from before the first decision, if any, are exchangeable with later rounds"],
@@ -59,31 +45,8 @@ def assumptions(decision: Decision) -> list[str]:
         *shared,
         marginal,
         late,
-        f"the form ({options['form']}), the groups, the predictor, the window ({options['window']} rounds) and the "
-        "ridge were fixed before the first round",
+        f"the groups, the window ({options['window']} rounds) and the ridge were fixed before the first round",
     ]
-
-
-def _learned_start(decision: Decision, shared: list[str]) -> list[str]:
-    """What a learned start dose rests on."""
-    spec = decision.rules.spec
-    mean, noise = "the mean cost per unit of intensity is linear in the context", list(student_terms.PER_ROUND)
-    if _from_constants(decision):
-        mean += f", with coefficients of norm at most S = {spec.coefficient_bound:g}"
-        noise = [
-            f"the cost's noise is mean-zero and sub-Gaussian with constant {spec.cost_noise:g}, given all earlier "
-            "rounds, the context and the action",
-            "outcomes are used in decision order, up to the first that is missing, whatever it was",
-        ]
-    watched = "the start's assumptions on the noise are yours: they are not watched, and later rounds do not need them"
-    # Student's own list says that its noise is watched, which is so for hp_student only.
-    return [mean, *(line.replace(" (watched: see evidence)", "") for line in noise), *shared, watched]
-
-
-def _from_constants(decision: Decision) -> bool:
-    """Whether the start dose was learned, from the constants."""
-    start = decision.prediction.start
-    return start is not None and PROMISES[start].from_constants
 
 
 def _whole(rules: Rules) -> str:
@@ -95,7 +58,7 @@ def _whole(rules: Rules) -> str:
 
 
 def _signed(rules: Rules) -> bool:
-    return rules.policy.options.get("groups", "sign") == "sign"
+    return rules.policy.options["groups"] == "sign"
 
 
 def statement(decision: Decision) -> str:
@@ -106,13 +69,9 @@ def statement(decision: Decision) -> str:
         if guarded(decision):
             whose = "the dial's lowest level is at most the start dose, which you declared safe"
         return f"none is proved yet: P(cost > {spec.threshold:g}) rests on your judgement alone ({whose})"
-    learned = decision.prediction.start
-    risk = spec.violation_risk + (spec.estimation_risk if _from_constants(decision) else 0.0)
-    words = f"P(cost > {spec.threshold:g}) <= {risk:g} in this round"
+    words = f"P(cost > {spec.threshold:g}) <= {spec.violation_risk:g} in this round"
     if promise.from_constants:
-        return f"{words}, from the constants{' and what was learned under them' if learned else ''} (start-up)"
-    if learned:
-        return f"{words}, for Gaussian noise of any size (start-up)"
+        return f"{words}, from the constants (start-up)"
     return (
         f"{words}, for exchangeable rounds, {'within its group' if _signed(decision.rules) else _whole(decision.rules)}"
     )
@@ -141,12 +100,10 @@ def facts(decision: Decision) -> dict[str, Any]:
         "risk": {
             "violation_risk": rules.spec.violation_risk,
             "this_round": rules.spec.violation_risk,
-            **({"estimation_risk": rules.spec.estimation_risk} if _from_constants(decision) else {}),
         },
         "model": {
             "reward": seen.reward,
             "cost": seen.cost,
-            "scale": seen.scale,
             "context_norm": seen.norm,
             "rounds": seen.rounds,
             "known_outcomes": seen.known,
@@ -161,7 +118,6 @@ def facts(decision: Decision) -> dict[str, Any]:
             "rank": kept + 1 - top if top else None,
         },
         "start_dose": rules.policy.options["start_dose"],
-        **({} if seen.start is None else {"learned_start": seen.start}),
         "cost_upper": upper if math.isfinite(upper) else None,
         **({} if seen.starts is None else _guards(decision)),
     }
@@ -184,20 +140,17 @@ def _guards(decision: Decision) -> dict[str, Any]:
 def rank(decision: Decision) -> tuple[int, int]:
     """(how many scores of the group were used, the rank from the top); (n, 0) if there were too few."""
     rules, seen = decision.rules, decision.prediction
-    size = np.atleast_1d(seen.sizes[min(seen.code, len(seen.sizes) - 1)])
-    kept, top = places_of(size, rules.spec.violation_risk, rules.policy.options["confidence"])
-    return int(kept[0]), int(top[0])
+    kept, top = places(seen.sizes[min(seen.code, len(seen.sizes) - 1)], rules.spec.violation_risk)
+    return int(kept), int(top)
 
 
-def fewest(risk: float, confidence: float | None) -> int:
-    """The smallest n that gives a bound: 1/δ − 1, or the n where 1 − (1 − δ)ⁿ = P(Beta(1, n) ≤ δ) ≥ confidence.
+def fewest(risk: float) -> int:
+    """The smallest n that gives a bound: 1/δ − 1.
 
-    >>> fewest(0.05, None), fewest(0.05, 0.9)
-    (19, 45)
+    >>> fewest(0.05)
+    19
     """
-    if confidence is None:
-        return math.ceil(1.0 / risk - 1e-9) - 1
-    return math.ceil(math.log1p(-confidence) / math.log1p(-risk))
+    return math.ceil(1.0 / risk - 1e-9) - 1
 
 
 def arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
@@ -210,9 +163,7 @@ def arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
         f" of its group ({', '.join(whose)})" if whose else ""
     )
     if upper is None:
-        learned = ", HP-Probe's" if _from_constants(decision) else ", HP-Student's"
-        learned = learned if decision.prediction.start else ""
-        lines = [*_no_bound(decision, count), f"Until then the largest intensity is {safe}{learned}."]
+        lines = [*_no_bound(decision, count), f"Until then the largest intensity is {safe}."]
     else:
         predicted = facts["model"]["cost"]
         lines = [
@@ -227,7 +178,7 @@ def arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
 def _no_bound(decision: Decision, count: str) -> list[str]:
     """Why the start dose is used."""
     spec, seen = decision.rules.spec, decision.prediction
-    needed = fewest(spec.violation_risk, decision.rules.policy.options["confidence"])
+    needed = fewest(spec.violation_risk)
     lines = [
         f"The start: the last refit had {count}. A conformal bound at risk {spec.violation_risk:g} needs at least "
         f"{needed}, not too many of them without a known outcome, and a finite prediction."

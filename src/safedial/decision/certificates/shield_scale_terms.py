@@ -1,4 +1,4 @@
-"""The parts of an HP-Shield certificate that depend on its base, its family of settings and its chooser."""
+"""The parts of an HP-Shield certificate that depend on its base and its chooser."""
 
 from __future__ import annotations
 
@@ -28,21 +28,11 @@ def base_words(decision: Decision) -> str:
     return "the proposed setting" if rules.policy.options["base"] == "proposal" else "the protocol's setting"
 
 
-def unit_words(decision: Decision) -> str:
-    """What the offset family's predicted cost is per."""
-    rules = decision.rules
-    return rules.dial.unit or "unit" if rules.dose.cost.name == "identity" else "unit of the dose curve"
-
-
 def scale_words(decision: Decision) -> str:
     """The scale that was counted, in words."""
-    rules, scale = decision.rules, decision.prediction.counted.scale
+    scale = decision.prediction.counted.scale
     if decision.prediction.most == -math.inf:
         return "the start"
-    if rules.policy.options["family"] == "offset":
-        unit, threshold = unit_words(decision), f"{rules.spec.threshold:g}"
-        reaches = f"the setting at which the predicted cost per {unit} plus {-scale:.4g} reaches {threshold}"
-        return reaches if scale < math.inf else "the end of the dial"
     return (
         f"{rounded_down(scale)} times {base_words(decision)}"
         if scale < math.inf
@@ -51,12 +41,11 @@ def scale_words(decision: Decision) -> str:
 
 
 def scales(decision: Decision) -> dict[str, Any]:
-    """The scales and the base; in the offset family λ̂ is minus the offset, and the base a cost per unit."""
+    """The scales and the base."""
     seen = decision.prediction
-    offset = decision.rules.policy.options["family"] == "offset"
-    limits = {} if offset else {"played": seen.setting / seen.base, "largest": seen.safe / seen.base}
+    limits = {"played": seen.setting / seen.base, "largest": seen.safe / seen.base}
     limits |= {"count_rule": seen.allowed, "climb_limit": seen.most}
-    base = {"cost_per_unit" if offset else "setting": seen.base, "protocol": seen.protocol}
+    base = {"setting": seen.base, "protocol": seen.protocol}
     finite, base = (
         {name: value if math.isfinite(value) else None for name, value in each.items()} for each in (limits, base)
     )
@@ -69,5 +58,5 @@ def origin(decision: Decision) -> str:
     if seen.fitted is not None:
         return f" (learned from the first {seen.fitted} rounds, calibrated on those since)"
     base = options["base"]
-    named = isinstance(base, str) and base != "proposal" and options["family"] == "scale"
+    named = isinstance(base, str) and base != "proposal"
     return f" (feature {base})" if named else ""

@@ -9,13 +9,12 @@ from safedial.core.adaptive import excess_bound
 from safedial.core.count_rule import RECENT
 from safedial.core.promise import PROMISES
 from safedial.core.tolerated import Cost
-from safedial.decision.certificates.shield_scale_terms import base_words, origin, scale_words, scales, unit_words
+from safedial.decision.certificates.shield_scale_terms import base_words, origin, scale_words, scales
 from safedial.decision.learners.shield_options import costs_of, growth_at
 from safedial.decision.units import rounded_down, significant
 
 if TYPE_CHECKING:
     from safedial.decision.decision import Decision
-    from safedial.decision.learners.shield_levels import Tally
     from safedial.decision.rules import Rules
 
 SHOWN = 20
@@ -182,7 +181,7 @@ def assumptions(decision: Decision) -> list[str]:
         lines.append("proposals are exchangeable too: they do not grow as rounds go on")
     if options["group"] is not None:
         lines.append("a context's group is fixed by the context; the promise is within each group, and so for all")
-    if options["learned"] or options["family"] == "offset":
+    if options["learned"]:
         lines.append("a learned base calibrates only on rounds after its fit")
     if options["confidence"] is not None:
         lines.append(f"with probability {options['confidence']:g} over the rounds before this one it holds given them")
@@ -264,20 +263,15 @@ def _brackets(rules: Rules) -> dict[str, Any]:
 
 def adaptive(decision: Decision) -> dict[str, Any] | None:
     """The long-run statement for any sequence of rounds; None where the level does not adapt."""
-    seen = decision.prediction
-    return None if decision.rules.policy.options["adapt"] is None else long_run(decision.rules, seen.tally, seen.unit)
-
-
-def long_run(rules: Rules, tally: Tally, label: str) -> dict[str, Any]:
-    """The long-run statement for the rounds of a label, from their counts."""
+    rules, tally = decision.rules, decision.prediction.tally
     rate, waiting = rules.policy.options["adapt"], tally.decided - tally.ended
+    if rate is None:
+        return None
     late = {"open_at_once": max(tally.open_at_once, 1), "at_start": tally.at_start}
     bound = excess_bound(tally.followed, risk=rules.spec.violation_risk, rate=rate, **late)
     counts = {"known": tally.followed, "exceeded": tally.exceeded, "exceeded_at_start": tally.at_start}
-    unit = {"unit": label} if label else {}
     return {
         "rate": rate,
-        **unit,
         **counts,
         "open_at_once": tally.open_at_once,
         "open": waiting,
@@ -290,31 +284,25 @@ def arithmetic(decision: Decision, told: dict[str, Any]) -> list[str]:
     seen, rules = decision.prediction, decision.rules
     options, dial = rules.policy.options, rules.dial
     text = dial.text
-    offset = options["family"] == "offset"
     lines = []
     if not math.isnan(seen.base):
-        base = f"{seen.base:.4g} per {unit_words(decision)}" if offset else f"{base_words(decision)}, {text(seen.base)}"
-        lines.append(f"The {'predicted cost' if offset else 'base'}: {base}{origin(decision)}.")
+        lines.append(f"The base: {base_words(decision)}, {text(seen.base)}{origin(decision)}.")
     if seen.allowed == -math.inf:
         lines += _why_start(decision)
     else:
         lines += _rounds(decision, told)
         rule = "no limit" if seen.allowed == math.inf else rounded_down(seen.allowed)
-        allows = f"which {'asks to add ' + f'{-seen.allowed:.4g}' if offset else 'allows a scale of ' + rule}."
-        lines.append(f"The count rule: fewer than {seen.rank} of {seen.size} may exceed, {allows}")
+        few = f"fewer than {seen.rank} of {seen.size} may exceed"
+        lines.append(f"The count rule: {few}, which allows a scale of {rule}.")
         if seen.most < math.inf:
             recent = f"the last {RECENT} known rounds, {significant(max(seen.most, 0.0))}"
-            what = "scale"
-            if offset:
-                what = "setting" if rules.dose.cost.name == "identity" else "intensity"
-            lines.append(f"The climb limit: {options['climb']:g} times the largest {what} of {recent}.")
+            lines.append(f"The climb limit: {options['climb']:g} times the largest scale of {recent}.")
     lines.append(f"The start: {text(seen.start)}.")
     if dial.levels and seen.start <= 0.0 and seen.most == -math.inf:
         lines.append(NEVER_CLIMBS)
     if (said := told["adaptive"]) is not None:
-        whose = f" of {options['unit']} {seen.unit}" if seen.unit else ""
         lines.append(
-            f"Whatever the sequence of rounds: of {said['known']} known rounds{whose} {said['exceeded']} exceeded, and "
+            f"Whatever the sequence of rounds: of {said['known']} known rounds {said['exceeded']} exceeded, and "
             f"at most {significant(said['bound'])} can have, those open now included, and those that a correction "
             f"turned into excesses not (rate {said['rate']:g}, level now {significant(seen.level)})."
         )

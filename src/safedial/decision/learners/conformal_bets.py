@@ -118,7 +118,7 @@ class ConformalBets:
         row = context[None, :]
         code = int(rounds.code(context, frozen.reward(row)[0]))
         before, unbounded = ranked.scores.get(code, np.empty(0)), ranked.unbounded.get(code, 0)
-        new = score(np.array([cost]), frozen.cost(row), frozen.scale(row))[0]
+        new = score(np.array([cost]), frozen.cost(row))[0]
         capital, scores = ranked.capital, ranked.scores
         if np.isfinite(new) or cost == math.inf:
             chance = 1.0 if cost == math.inf else p_value(before, new, unbounded=unbounded)
@@ -140,7 +140,7 @@ class ConformalBets:
         places = numbers - rounds.dropped
         rows, cost = rounds.context[places], rounds.cost[places]
         hidden = ~np.isfinite(cost)
-        scores = score(cost, frozen.cost(rows), frozen.scale(rows))
+        scores = score(cost, frozen.cost(rows))
         codes = rounds.code(rows, frozen.reward(rows))
         known = np.isfinite(scores)
         kept = {int(code): np.sort(scores[known & (codes == code)]) for code in np.unique(codes)}

@@ -11,31 +11,58 @@ import copy
 import json
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from safedial.core import exchangeability
 from safedial.core.action import Choice
+from safedial.core.conformal import places
 from safedial.decision.certificates import conformal_terms
 from safedial.decision.learners import conformal_options
 from safedial.decision.learners.conformal_bets import ConformalBets
 from safedial.decision.learners.conformal_options import OFF
-from safedial.decision.learners.conformal_start import Opening
-from safedial.decision.learners.conformal_view import View
 from safedial.decision.learners.protocol import Learner
 from safedial.decision.outcome import Sample, check_reported, least_quotient
-from safedial.errors import InvalidInput
-from safedial.policies.conformal.frozen import Frozen, places_of
+from safedial.policies.conformal.frozen import Frozen
 from safedial.policies.conformal.memory import Rounds
-from safedial.policies.hp_conformal import Outlook, learns_start
+from safedial.policies.hp_conformal import Outlook
 
 if TYPE_CHECKING:
     from safedial.decision.decision import Decision
     from safedial.decision.rules import Rules
 
 Array = NDArray[np.float64]
+
+
+class View(NamedTuple):
+    """What a decision keeps of its prediction: plain values, and the group sizes at the last refit.
+
+    The last four are None under rules without the guards of `hp_conformal`. `starts` counts the earlier decisions at
+    the start dose; `tenth` is the 10th largest applied intensity with a known outcome. If there is no bound, `unknown`
+    counts the scores without an outcome among those it would use, and, if too many costs are tied, `ties` is the
+    group's commonest measured cost, how many rounds have it, and how many are known.
+    """
+
+    reward: float
+    cost: float
+    norm: float
+    code: int
+    label: Any
+    sizes: Any
+    rounds: int
+    known: int
+    fitted: int
+    starts: int | None = None
+    unknown: int | None = None
+    tenth: float | None = None
+    ties: list[float] | None = None
+
+    @property
+    def informative_rounds(self) -> int:
+        """The rounds that the predictors were fitted to."""
+        return self.fitted
 
 
 class ConformalLearner(Learner):
@@ -51,8 +78,8 @@ class ConformalLearner(Learner):
     statement: Any = staticmethod(conformal_terms.statement)
     fallback_note: Any = staticmethod(conformal_terms.compared)
 
-    def __init__(self, rules: Rules, *, opening: Opening | None = None) -> None:
-        self.policy, self.dim, self.ridge, self.opening = rules.policy, rules.dim, rules.spec.ridge, opening
+    def __init__(self, rules: Rules) -> None:
+        self.policy, self.dim, self.ridge = rules.policy, rules.dim, rules.spec.ridge
         self.rules = rules
         self.risk, self.bets = rules.spec.violation_risk, ConformalBets()
         self.rounds: Rounds = self.policy.init(self.dim, ridge=self.ridge)
@@ -67,13 +94,7 @@ class ConformalLearner(Learner):
     def start_limit(cls, decision: Decision) -> str:
         if math.isfinite(decision.choice.bounds.cost_upper):
             return ""
-        if decision.prediction.start:
-            return "learned_start"
         return "no_information" if decision.prediction.ties else "start_dose"
-
-    @classmethod
-    def start_promise(cls, prediction: View) -> str:
-        return prediction.start or ""
 
     @classmethod
     def written(cls, prediction: View) -> dict[str, Any]:
@@ -96,11 +117,7 @@ class ConformalLearner(Learner):
             self.bets.refit(self.rounds)
 
     def predict(self, context: Array, norm: float) -> Outlook:
-        return self._outlook(self.rounds, context, norm)
-
-    def _outlook(self, rounds: Rounds, context: Array, norm: float) -> Outlook:
-        outlook = self.policy.predict(rounds, context)
-        return outlook._replace(opening=self.opening.predict(context, norm)) if self.opening else outlook
+        return self.policy.predict(self.rounds, context)
 
     def foresee(self, context: Array, norm: float) -> Outlook:
         """`predict` after the refit that the next decision would start with; the refit is not kept."""
@@ -108,18 +125,16 @@ class ConformalLearner(Learner):
         if rounds.count >= rounds.next_fit:
             rounds = copy.copy(rounds)
             rounds.refit()
-        return self._outlook(rounds, context, norm)
+        return self.policy.predict(rounds, context)
 
     def view(self, prediction: Outlook, choice: Choice) -> tuple[View, Choice]:
         """The prediction and the choice as plain values that later rounds do not change."""
         outlook = prediction
         rounds, frozen = outlook.rounds, outlook.rounds.frozen
-        full = frozen.full if frozen else None
         label = None if rounds.setup.group is None else rounds.name_of(outlook.context)
         seen = View(
             outlook.reward,
-            outlook.cost if full is None else float(outlook.context @ full.coef),
-            outlook.scale,
+            float(outlook.context @ frozen.coef) if frozen else outlook.cost,
             outlook.norm,
             outlook.code,
             label,
@@ -128,32 +143,23 @@ class ConformalLearner(Learner):
             self.samples,
             rounds.fitted,
         )
-        bounded, options = np.isfinite(choice.bounds.cost_upper), self.policy.options
         if self._guarded:
             seen = seen._replace(starts=self.starts, tenth=rounds.tenth)
-            if frozen and not bounded:
+            if frozen and not np.isfinite(choice.bounds.cost_upper):
                 seen = self._without_bound(seen, frozen)
-        if self.opening and not bounded and learns_start(outlook, self.risk, options["confidence"]):
-            seen = seen._replace(start=options["start"])
         return seen, choice
 
     def _without_bound(self, seen: View, frozen: Frozen) -> View:
         """Why there is no bound: unknown outcomes, or tied costs."""
         group = min(seen.code, len(frozen.sizes) - 1)
-        kept, _ = places_of(frozen.sizes[group : group + 1], self.risk, self.policy.options["confidence"])
+        kept, _ = places(frozen.sizes[group], self.risk)
         ties = None
         if frozen.ties is not None and frozen.ties.found[group]:
             ties = [part[group].item() for part in frozen.ties]
-        return seen._replace(unknown=frozen.unknown(group, int(kept[0])), ties=ties)
+        return seen._replace(unknown=frozen.unknown(group, int(kept)), ties=ties)
 
     def open(self, context: Array) -> int:
-        number = self.rounds.append(context, 0.0, np.inf)
-        self._follow()
-        return number
-
-    def _follow(self) -> None:
-        if self.opening:
-            self.opening.follow(self.rounds)
+        return self.rounds.append(context, 0.0, np.inf)
 
     def check_report(self, context: Array, round: int, place: int | None, decisions: int) -> None:
         row = -1 if place is None else place - self.rounds.dropped
@@ -170,13 +176,11 @@ class ConformalLearner(Learner):
             measured = sample.measured - sample.baseline_cost
             rounds.fill(number, sample.reward, sample.cost, measured=measured, intensity=sample.intensity)
             self.samples += 1
-            self._follow()
             self.bets.told(rounds, number)
 
     def leave_out(self, place: int) -> None:
         """The open round at `place` has no outcome, for an unrelated reason."""
         self.rounds.leave_out(place)
-        self._follow()
         self.bets.told(self.rounds, place)
 
     def throttled(self, context: Array, sample: Sample, place: int, advised: float) -> None:
@@ -187,7 +191,7 @@ class ConformalLearner(Learner):
 
     def count_start(self, promise: str) -> None:
         """Count a decision at the start dose, whose promise is neither conformal nor none."""
-        self.starts += promise in ("declared", "certified", "student")
+        self.starts += promise in ("declared", "certified")
 
     @property
     def evidence(self) -> float:
@@ -206,16 +210,12 @@ class ConformalLearner(Learner):
         self.rounds = self.policy.init(self.dim, ridge=self.ridge)
         self.bets.forget()
         self.samples = 0
-        if self.opening:
-            self.opening.forget()
 
     def coef(self, target: str) -> Array:
         """The predictor's coefficients: its predictions at the unit vectors."""
         frozen = self.rounds.frozen
         if frozen is None:
             return np.zeros(self.dim)
-        if self.rounds.setup.predictor is not None:
-            raise InvalidInput(f"{target}_coef: the predictor is not linear; see a decision's prediction instead")
         return (frozen.reward if target == "reward" else frozen.cost)(np.eye(self.dim))
 
     def state(self) -> dict[str, Any]:
@@ -227,8 +227,6 @@ class ConformalLearner(Learner):
         if self._guarded:
             parts["tried"] = np.array(rounds.tried, dtype=np.float64)
             parts["guards"] = np.array((rounds.history, self.starts), dtype=np.int64)
-        if self.opening:
-            parts |= self.opening.state()
         if self.bets.throttled:
             parts["throttled"] = np.array(sorted(self.bets.throttled.items()), dtype=np.float64)
         if rounds.left:
@@ -248,8 +246,6 @@ class ConformalLearner(Learner):
         if self._guarded:
             rounds.tried = arrays["tried"].tolist()
             rounds.history, self.starts = (int(value) for value in arrays["guards"])
-        if self.opening:
-            self.opening.restore(arrays)
         self.bets.throttled = {int(number): float(least) for number, least in arrays.get("throttled", ())}
         rounds.left = {int(number): bool(known) for number, known in arrays.get("left", ())}
         counts = (int(value) for value in arrays["scalars"])

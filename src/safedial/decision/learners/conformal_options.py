@@ -127,10 +127,7 @@ def bound_intensity(decision: Decision) -> float:
 
 def guarded(decision: Decision) -> str:
     """The guard of `hp_conformal` that moved the largest intensity: below the bound "reach", above "lowest_level"."""
-    options, largest, seen = decision.rules.policy.options, decision.choice.safe.intensity, decision.prediction
-    if options.get("reach") is not None and seen.start:
-        most = max(options["start_dose"] or 0.0, options["reach"] * (seen.tenth or 0.0))
-        return "reach" if largest >= most * (1.0 - NEAR) else ""
+    options, largest = decision.rules.policy.options, decision.choice.safe.intensity
     if options.get("reach") is not None and largest < bound_intensity(decision) * (1.0 - NEAR):
         return "reach"
     above = options.get("least_dose") is not None and largest > bound_intensity(decision) * (1.0 + NEAR)

@@ -7,7 +7,6 @@ Your own policy may bring its own learner, a subclass of `Learner` whose constru
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from safedial.core.costs import split_spec
@@ -15,7 +14,6 @@ from safedial.core.promise import PROMISES
 from safedial.core.rounding import rounded_spec
 from safedial.core.spec import SafetySpec
 from safedial.decision.learners.conformal_learner import ConformalLearner
-from safedial.decision.learners.conformal_start import Opening
 from safedial.decision.learners.either_learner import EitherLearner
 from safedial.decision.learners.function_class_learner import ClassLearner
 from safedial.decision.learners.linear_learner import LinearLearner
@@ -28,7 +26,6 @@ from safedial.decision.learners.student_learner import StudentLearner
 from safedial.decision.rules import Rules, plain_options
 from safedial.errors import require
 from safedial.policies import FACTORIES, Policy, make_policy
-from safedial.policies.hp_conformal import start_policy
 
 NAMED: dict[str, type[Learner]] = {
     "hp_conformal": ConformalLearner,
@@ -72,22 +69,10 @@ def make_learner(rules: Rules) -> Learner:
         return kind(rules, {name: make_learner(part) for name, part in rules.parts.items()})
     if kind is ClassLearner:
         return ClassLearner(policy, dim, ridge)
-    if kind is ConformalLearner:
-        return ConformalLearner(rules, opening=_opening(rules))
     if kind is LinearLearner:
         spec = rounded_spec(rules.spec)
         return LinearLearner(dim, ridge, make_radius_state(policy, dim, spec), coefficient_bound=spec.coefficient_bound)
     return kind(rules)
-
-
-def _opening(rules: Rules) -> Opening | None:
-    """What learns the start dose of `hp_conformal`, if it is to be learned."""
-    options = rules.policy.options
-    policy = start_policy(options, options["start_dose"])
-    if policy is None:
-        return None
-    own = rules._replace(policy=policy, learner=_kind_of(policy))
-    return Opening(partial(make_learner, own), needs_all=PROMISES[policy.promise].gaussian)
 
 
 def split_rules(rules: Rules) -> Rules:

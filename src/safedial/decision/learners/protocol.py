@@ -147,11 +147,6 @@ class Learner(ABC):
         return ""
 
     @classmethod
-    def start_promise(cls, prediction: Any) -> str:
-        """The promise of a start dose that was learned; "" for any other."""
-        return ""
-
-    @classmethod
     def statement(cls, decision: Decision) -> str:
         """The promise of a decision without a fallback reason, in one sentence."""
         return decision.rules.sentence

@@ -23,7 +23,7 @@ class QuestionLearner(Learner):
 
     @classmethod
     @abstractmethod
-    def read_question(cls, rules: Rules, asked: Asked, proposal: Any, unit: Any = None) -> Asked:
+    def read_question(cls, rules: Rules, asked: Asked, proposal: Any) -> Asked:
         """The question, checked, with what the learner takes from it beyond the context (`Asked.stated`)."""
 
     @abstractmethod

@@ -9,8 +9,8 @@ promise; it may learn from all rounds, and sets neither the base nor the rounds 
 | target | the setting from the start to the cap at which the predicted reward is largest |
 
 `sign` predicts the reward per unit of the dose curve, by ridge regression on (1, x). `target` predicts the reward at a
-setting a, by ridge regression on (1, x), a·(1, x) and a²·(1, x), or by a model of the user's that is fitted to (x, a).
-Fits are made when there are a tenth more known outcomes.
+setting a, by ridge regression on (1, x), a·(1, x) and a²·(1, x). Fits are made when there are a tenth
+more known outcomes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 
 from safedial.decision.learners.shield_options import Stated, played_levels
 from safedial.decision.outcome import Sample
-from safedial.policies.conformal.predictors import fit_each
 from safedial.policies.shield.bases import FIRST_FIT, GROWTH, Ridge
 from safedial.policies.shield.batch_chooser import STEPS, TINY, WINDOWS, expanded, with_one
 
@@ -43,7 +42,7 @@ class Chooser:
 
     def __init__(self, rules: Rules) -> None:
         options, self.rules, self.levels = rules.policy.options, rules, played_levels(rules.dial)
-        self.kind, self.model = options["chooser"], options["reward_model"]
+        self.kind = options["chooser"]
         self.learns = self.kind in LEARNING
         self.contexts: list[Array] = []
         self.outcomes: list[tuple[float, float]] = []
@@ -99,11 +98,7 @@ class Chooser:
         outcomes = np.array(self.outcomes[:count])
         if self.kind == "sign":
             return with_one(np.array(self.contexts[:count])), outcomes[:, 1]
-        return expanded(self._points(count)), self._totals(outcomes)
-
-    def _points(self, count: int) -> Array:
-        """(x, setting) of the first `count` outcomes."""
-        return np.column_stack([np.array(self.contexts[:count]), np.array(self.outcomes[:count])[:, 0]])
+        return expanded(np.column_stack([np.array(self.contexts[:count]), outcomes[:, 0]])), self._totals(outcomes)
 
     def _totals(self, outcomes: Array) -> Array:
         """The rewards as they were measured; outcomes hold them per unit of the reward's curve."""
@@ -111,19 +106,9 @@ class Chooser:
         return np.array([reward * float(curve.effect(dial.action(setting))) for setting, reward in outcomes.tolist()])
 
     def _use(self) -> None:
-        """Predict by the fitted coefficients, or by the user's model, fitted to the same outcomes."""
-        coef = self.coef
-        if self.kind == "sign":
-            self.predict = lambda contexts: with_one(contexts) @ coef
-            return
-        self.predict = lambda points: expanded(points) @ coef
-        if self.model is not None:
-            points, early = self._points(self.fitted), self.predict
-            rewards = self._totals(np.array(self.outcomes[: self.fitted]))
-            seen = np.ones((1, self.fitted), dtype=bool)
-            one = {"name": "reward_model", "early": lambda each: early(each[0])[None]}
-            own = fit_each(self.model, points[None], rewards[None], seen, **one)
-            self.predict = lambda points: own(points[None])[0]
+        """Predict by the fitted coefficients."""
+        coef, rows = self.coef, with_one if self.kind == "sign" else expanded
+        self.predict = lambda points: rows(points) @ coef
 
     def state(self) -> dict[str, Any]:
         if not self.learns:
@@ -136,7 +121,7 @@ class Chooser:
         }
 
     def restore(self, arrays: dict[str, Any]) -> None:
-        """What `state` gave; a model of the user's is fitted again to the outcomes it was fitted to."""
+        """What `state` gave."""
         if not self.learns:
             return
         self.contexts = list(arrays["chooser_contexts"].copy())

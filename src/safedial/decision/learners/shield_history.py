@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from safedial.core.count_rule import CLIMB, RECENT, SPREAD_RANK, climb_limit, is_calibrated, spread_risk
 from safedial.core.count_window import CountWindow
-from safedial.core.tolerated import Range, offset_setting, scaled_setting, tolerated_offset, tolerated_scale
+from safedial.core.tolerated import Range, scaled_setting, tolerated_scale
 from safedial.decision.learners import shield_options
 from safedial.errors import require
-from safedial.policies.conformal.predictors import ALIKE, fit_each
 from safedial.policies.shield.bases import LARGEST_LOG, Bases, Fit, Ridge
+from safedial.policies.shield.regressor import ALIKE, fit_own
 
 if TYPE_CHECKING:
     from safedial.decision.rules import Rules
@@ -82,11 +82,7 @@ class ShieldHistory:
         self.end = dial.high if self.levels is None else self.levels[-1]
         # Shares that exceed grow slowly with the scale, not from level to level (core.count_rule).
         self.counted_levels = None if spread else self.levels
-        self.offset, self.learned = self.options["family"] == "offset", self.options["learned"]
-        self.learned = self.learned or self.offset
-        self.limit = shield_options.offset_limit(rules) if self.offset else math.nan
-        self.curve = shield_options.DialCurve(rules) if self.offset and rules.dose.cost.name != "identity" else None
-        self.shares = None if self.levels is None else tuple(float(self.share(level)) for level in self.levels)
+        self.learned = self.options["learned"]
         self.common_start = rules.start_action is not None
         self.columns: dict[str, list[float]] = {name: [] for name in COLUMNS}
         self.contexts: list[Array] = []
@@ -137,11 +133,10 @@ class ShieldHistory:
             return fit
         places = [place for place, _ in self.lessons[: fit.told]]
         rows, targets = np.array(self.contexts)[places], np.array([target for _, target in self.lessons[: fit.told]])
-        seen = np.ones((1, fit.told), dtype=bool)
-        return fit._replace(own=fit_each(model, rows[None], targets[None], seen, name="regressor", early=fit.value))
+        return fit._replace(own=fit_own(model, rows, targets, fit.value))
 
     def base_at(self, context: Array, protocol: float) -> float:
-        """The setting that is scaled; in the offset family the predicted cost per unit."""
+        """The setting that is scaled."""
         if not self.learned:
             return protocol
         if self.base.own is not None:
@@ -149,7 +144,7 @@ class ShieldHistory:
         coef = self.base.coef[0]
         # Not by BLAS, whose last digit can depend on where in memory an array begins, which loading changes.
         value = float(coef[0] + (coef[1:] * context).sum())
-        return value if self.offset else protocol * math.exp(min(max(value, -LARGEST_LOG), LARGEST_LOG))
+        return protocol * math.exp(min(max(value, -LARGEST_LOG), LARGEST_LOG))
 
     def _bases(self, base: Fit, contexts: Array, protocol: Array, *, slack: float = 0.0) -> Array:
         """The same at contexts (n, d), for a learned base; NaN where a model's answer is no number. Such a round gets
@@ -161,12 +156,11 @@ class ShieldHistory:
         """
         value = (base.own or base.value)(contexts[None])[0]
         if base.own is not None:
-            least, sign = (self.limit / self.end, -1.0) if self.offset else (1.0, 1.0)
-            value = value + sign * slack * np.maximum(np.abs(value), least)
-        return value if self.offset else protocol * np.exp(np.clip(value, -LARGEST_LOG, LARGEST_LOG))
+            value = value + slack * np.maximum(np.abs(value), 1.0)
+        return protocol * np.exp(np.clip(value, -LARGEST_LOG, LARGEST_LOG))
 
     def find(self, base: float, raw_start: float, level: float | None) -> tuple[Any, ...]:
-        """The largest setting: λ̂ times the base, or at the offset −λ̂, under the climb limit, never below the start.
+        """The largest setting: λ̂ times the base, under the climb limit, never below the start.
 
         Returns it, also before flooring to a level; the start; what the count rule allows (λ̂, −∞: the start) and what
         the climb limit; the scale that is counted, the one that a climb may start from, and whether the climb limit
@@ -177,21 +171,10 @@ class ShieldHistory:
         allowed = self.step * found
         most = math.inf if climb is None else climb_limit(self.used, -math.inf, climb=climb)
         smooth = Range(start, self.end)
-        if self.offset:
-            first = float(self.share(start))
-            if self.shares is not None and self.used:  # by at least one level
-                most = max(most, self.shares[min(bisect_right(self.shares, max(self.used)), len(self.shares) - 1)])
-            free = offset_setting(allowed, base, Range(first, self.share(self.end)), threshold=self.limit)
-            unfloored = scale = max(min(free, most), first)
-            counted, climbing = found, most < free
-            if self.curve is not None:
-                least = start if self.levels is None else self.levels[bisect_right(self.shares or (), scale) - 1]
-                unfloored = start if scale <= first else max(self.curve.setting(scale), least)
-        else:
-            scale, counted = min(allowed, most), min(found, most / self.step)  # a quotient of λ̂ may round up
-            unfloored, climbing = scaled_setting(scale, base, smooth), most < allowed
-            # A start that is one setting for all gives small bases large scales, which say nothing of the large bases.
-            scale = max(scale, raw_start / (max(base, self.end) if self.common_start else base))
+        scale, counted = min(allowed, most), min(found, most / self.step)  # a quotient of λ̂ may round up
+        unfloored, climbing = scaled_setting(scale, base, smooth), most < allowed
+        # A start that is one setting for all gives small bases large scales, which say nothing of the large bases.
+        scale = max(scale, raw_start / (max(base, self.end) if self.common_start else base))
         safe = unfloored if self.levels is None else Range(start, self.end, self.levels).played(unfloored)
         return safe, unfloored, start, allowed, most, max(counted, LEAST), scale, climbing
 
@@ -201,15 +184,7 @@ class ShieldHistory:
             limit = limit if base == base else -math.inf
         else:
             limit = np.where(np.isnan(base), -math.inf, limit)
-        if self.offset:
-            levels = None if self.counted_levels is None else self.shares
-            range_ = Range(self.share(self.floored(start)), self.share(self.end), levels)
-            return tolerated_offset(self.share(limit), base, range_, threshold=self.limit)
         return tolerated_scale(limit, base, self.range(start))
-
-    def share(self, setting: Any) -> Any:
-        """What the offset family is of: settings, or their values on the dose curve."""
-        return setting if self.curve is None else self.curve.share(setting)
 
     def floored(self, start: Any) -> Any:
         """A start, or an array of them, as it is played."""
@@ -250,11 +225,10 @@ class ShieldHistory:
         self.window.advance()
         # A setting that was rounded down is evidence for the scale it had. One that was lowered by much is neither
         # evidence for its scale nor a reason to climb anew, unless there is nothing else to climb from.
-        applied, cap = self.share(applied), self.share(columns["cap"][place])
+        cap = columns["cap"][place]
         if applied > 0.0 and base == base and (applied * CLIMB >= cap or not self.used):
-            lowered = applied < cap
-            given = applied if self.offset else applied / base
-            scale = min(columns["scale"][place], given) if lowered else columns["scale"][place]
+            scale = columns["scale"][place]
+            scale = min(scale, applied / base) if applied < cap else scale
             self.recent = [*self.recent, place][-RECENT:]
             self.used = [*self.used, scale][-RECENT:]
 
@@ -275,7 +249,7 @@ class ShieldHistory:
     def _restate(self, base: Fit) -> None:
         """Count all rounds since the fit, and the scales of the last known ones, in the new base's scale."""
         self._use(base, self._scales(base))
-        if not self.offset and self.recent:
+        if self.recent:
             protocol, applied = (np.array(self.columns[name])[self.recent] for name in ("protocol", "applied"))
             given = applied / self._bases(base, np.array(self.contexts)[self.recent], protocol)
             self.used = np.where(np.isnan(given), -math.inf, given).tolist()

@@ -23,10 +23,9 @@ from safedial.core.tolerated import Cost, tolerated_scale
 from safedial.decision.certificates import shield_scale_terms, shield_terms
 from safedial.decision.learners import shield_options
 from safedial.decision.learners.question_learner import QuestionLearner
-from safedial.decision.learners.shield_cap import Cap, read_cap, written_cap
+from safedial.decision.learners.shield_cap import Cap, Level, read_cap, written_cap
 from safedial.decision.learners.shield_chooser import LEARNING, Chooser
 from safedial.decision.learners.shield_history import ShieldHistory
-from safedial.decision.learners.shield_levels import Levels
 from safedial.decision.learners.shield_options import Stated
 from safedial.decision.learners.shield_watch import RAISED, ShieldWatch, Told, shown_by
 from safedial.decision.outcome import Sample
@@ -95,7 +94,7 @@ class ShieldLearner(QuestionLearner):
         self.histories = {"": ShieldHistory(self.rules)} if self.options["group"] is None else {}
         self.where: list[tuple[str, int]] = []
         self.watch = ShieldWatch(self.risk, self.options["lag"])
-        self.levels = Levels(self.risk, self.options["adapt"])
+        self.level = Level(self.risk, self.options["adapt"])
         self.chooser = Chooser(self.rules)
 
     @property
@@ -140,8 +139,7 @@ class ShieldLearner(QuestionLearner):
         """The largest setting for a context, and the one that is chosen."""
         history = self.histories.get(stated.group) or ShieldHistory(self.rules)
         base = history.base_at(context, stated.protocol)
-        current, tally = self.levels.at(stated.unit)
-        level = None if self.options["adapt"] is None else current * (history.risk / self.risk)
+        level = None if self.options["adapt"] is None else self.level.now * (history.risk / self.risk)
         safe, unfloored, start, allowed, most, counted, scale, climbing = history.find(base, stated.start, level)
         size, rank = history.window.window
         if level is not None:
@@ -165,11 +163,10 @@ class ShieldLearner(QuestionLearner):
             history.counted(counted),
             history.count,
             self.samples,
-            current,
-            tally,
+            self.level.now,
+            self.level.tally,
             climbing,
             stated.group,
-            stated.unit,
         )
 
     def _choice(self, setting: float, index: float, *, certain: bool) -> Choice:
@@ -189,7 +186,7 @@ class ShieldLearner(QuestionLearner):
         inside = history.open(asked.vector, self.decided, kept)
         if stated.group:
             self.where.append((stated.group, inside))
-        self.levels.open(stated.unit)
+        self.level.open()
         return place
 
     def _at(self, place: int) -> tuple[ShieldHistory, int]:
@@ -225,7 +222,7 @@ class ShieldLearner(QuestionLearner):
                 self._train(context, costs, sample, place)
         advised, start = (history.columns[name][inside] for name in ("advised", "start"))
         counts = (exceeded or known) and sample.applied <= advised
-        self.levels.tell(place, exceeded if counts else None, at_start=sample.applied <= start)
+        self.level.tell(exceeded if counts else None, at_start=sample.applied <= start)
         self.watch.tell(place, self._told(costs, sample, place), self.count)
 
     def throttled(self, context: Array, sample: Sample, place: int, advised: float) -> None:
@@ -235,17 +232,12 @@ class ShieldLearner(QuestionLearner):
             self.watch.tell(place, self._told(costs, sample._replace(applied=advised), place), self.count)
 
     def _train(self, context: Array, costs: dict[str, Cost], sample: Sample, place: int) -> None:
-        """Let the next base learn the setting that the round would likely have tolerated, or its cost per unit."""
+        """Let the next base learn the setting that the round would likely have tolerated."""
         history, inside = self._at(place)
-        if history.offset:
-            if history.share(sample.applied) == 0.0:
-                return
-            lesson = sample.measured / history.share(sample.applied)
-        else:
-            protocol, start = history.columns["protocol"][inside], history.columns["start"][inside]
-            middle = {name: self.middle.get(name) or middle_of(cost) for name, cost in costs.items()}
-            likely = shield_options.tolerated(self.rules, middle, sample.measured, sample.applied)
-            lesson = target(likely, sample.applied, protocol=protocol, start=start, end=history.end)
+        protocol, start = history.columns["protocol"][inside], history.columns["start"][inside]
+        middle = {name: self.middle.get(name) or middle_of(cost) for name, cost in costs.items()}
+        likely = shield_options.tolerated(self.rules, middle, sample.measured, sample.applied)
+        lesson = target(likely, sample.applied, protocol=protocol, start=start, end=history.end)
         history.ridge.add(context[None], np.array([[lesson, sample.reward]]), np.array([True]))
         if self.options["regressor"] is not None:
             history.lessons.append((inside, lesson))
@@ -266,7 +258,7 @@ class ShieldLearner(QuestionLearner):
             return
         history, inside = self._at(place)
         history.leave_out(inside)
-        self.levels.tell(place, None)
+        self.level.tell(None)
         self.watch.tell(place, None, self.count)
 
     @property
@@ -286,7 +278,7 @@ class ShieldLearner(QuestionLearner):
 
     def state(self) -> dict[str, Any]:
         counts = np.array((self.before, self.decided, self.samples), dtype=np.int64)
-        arrays = {"counts": counts, **self.levels.state(), **self.watch.state(), **self.chooser.state()}
+        arrays = {"counts": counts, **self.level.state(), **self.watch.state(), **self.chooser.state()}
         if self.options["group"] is None:
             return {**self.history.state(), **arrays}
         keys = list(self.histories)
@@ -298,7 +290,7 @@ class ShieldLearner(QuestionLearner):
 
     def restore(self, arrays: dict[str, Any]) -> None:
         self.before, self.decided, self.samples = arrays["counts"].tolist()
-        self.levels.restore(arrays)
+        self.level.restore(arrays)
         one, numbers = self.options["group"] is None, list(range(self.before + 1, self.decided + 1))
         (self.history.restore if one else self._restore_groups)(arrays, numbers)
         shield_options.check_functions(self.rules, self.histories)

@@ -18,12 +18,11 @@ import numpy as np
 from safedial.core.brackets import Growth
 from safedial.core.rounding import round_down
 from safedial.core.tolerated import Cost, tolerated_setting
-from safedial.decision.learners.shield_errors import GIVE_PROPOSAL, base_name, too_high
 from safedial.decision.rounds import Asked, Vector
 from safedial.decision.rules import plain_options
 from safedial.decision.units import Dial, real
 from safedial.errors import InvalidInput, refusal, require
-from safedial.policies.conformal.predictors import try_out
+from safedial.policies.shield.regressor import try_out
 from safedial.policies.shield.stated_costs import ONE, stated_costs
 
 if TYPE_CHECKING:
@@ -33,36 +32,32 @@ DIGITS = 12
 """Raw values are taken back from a context in so many digits: centring and scaling cost the last few."""
 
 
+GIVE_PROPOSAL = "give it with the question: proposal=..., on the command line --proposal"
+
+
 class Stated(NamedTuple):
     """What HP-Shield takes from a question: the protocol's setting, the start that it, or the user, declares, the
-    setting that is asked for (NaN: none), the context's group and the label of its unit ("": none).
+    setting that is asked for (NaN: none), and the context's group ("": none).
     """
 
     protocol: float
     start: float
     request: float = math.nan
     group: str = ""
-    unit: str = ""
 
 
 def started(rules: Rules, start_action: Any) -> Rules:
     """The rules with the declared start, and the fallback that follows from it."""
     options, dial = rules.policy.options, rules.dial
-    require(options["probe"] is None, "probe", options["probe"], "is for simulations", "leave it out in an Agent")
     sensor = rules.spec.reward_sensor_noise, rules.spec.cost_sensor_noise
     require(sensor == (0.0, 0.0), "sensor noise", sensor, "must be 0 for hp_shield", "state the bracket's `error`")
     require(dial.low >= 0.0, "dial", dial.low, "must begin at 0 or above: hp_shield scales settings")
     marks, request = options.get("levels"), options.get("request")
     require(marks is None, "levels", marks, "are for simulations", "give the Agent a dial with levels")
     require(request is None, "request", request, "is for simulations", "a question brings one, as its proposal")
-    named = not isinstance(options["unit"], int)
-    require(named, "unit", options["unit"], "must be a word: a column is for simulations", "unit='patient'")
     _check_names(rules)
-    if options["family"] == "offset":
-        offset_limit(rules)
-    for name, width in (("regressor", rules.dim), ("reward_model", rules.dim + 1)):
-        if options[name] is not None:
-            try_out(name, options[name], width)
+    if options["regressor"] is not None:
+        try_out(options["regressor"], rules.dim)
     share = options["start_scale"]
     one = (share is None) != (start_action is None)
     words = "and start_scale: give exactly one of them; it is the start until there are enough rounds"
@@ -137,17 +132,6 @@ def costs_of(rules: Rules) -> dict[str, Cost]:
     return costs
 
 
-def offset_limit(rules: Rules) -> float:
-    """What the predicted cost must keep in the offset family: one limit above 0."""
-    way_out = "choose family='scale'"
-    require(rules.spec.costs is None, "family", "offset", "predicts one cost, and the spec has several", way_out)
-    (cost,) = costs_of(rules).values()
-    above = cost.direction == "above"
-    require(above, "family", "offset", "needs a cost that must not exceed its threshold", way_out)
-    require(cost.limit > 0.0, "threshold", cost.threshold, "must be > 0, less the error, in the offset family", way_out)
-    return cost.limit
-
-
 def _gives_nothing(dial: Dial, start: float) -> bool:
     """Whether a start on a dial with levels is floored to 0."""
     levels = played_levels(dial) or ()
@@ -176,7 +160,7 @@ def by_name(measured: Any) -> Mapping[str, float]:
     return measured if isinstance(measured, Mapping) else {ONE: measured}
 
 
-def read_question(rules: Rules, asked: Asked, proposal: Any, unit: Any = None) -> Asked:
+def read_question(rules: Rules, asked: Asked, proposal: Any) -> Asked:
     """A question, with its protocol's setting and its start; refused where either, or a slope, cannot be."""
     if asked.baseline_cost:
         way_out = "report the whole cost; an additive bracket allows for what arises without any action"
@@ -202,19 +186,8 @@ def read_question(rules: Rules, asked: Asked, proposal: Any, unit: Any = None) -
             rule = "lies below the dial's lowest level, and a relative bracket says nothing of a round given nothing"
             raise refusal("start", start, rule, way_out)
     group = "" if options["group"] is None else _group(rules, asked.vector)
-    if options["unit"] is not None or unit is not None:
-        unit = _unit(options["unit"], unit)
     proposed = None if proposal is None else float(proposal)
-    return Asked(*asked[:4], Stated(protocol, start, request, group, unit or ""), proposed)
-
-
-def _unit(name: str | None, label: Any) -> str:
-    """The label of a question's unit, for example a patient's."""
-    require(name is not None, "unit", label, "is not for this policy", "leave it out, or state hp_shield(unit=...)")
-    way_out = f"decide(..., unit=...) with the {name}'s label"
-    require(label is not None, "unit", label, f"is missing, and levels are kept for each {name}", way_out)
-    require(isinstance(label, str) and label, "unit", label, "must be a text that is not empty", way_out)
-    return label
+    return Asked(*asked[:4], Stated(protocol, start, request, group), proposed)
 
 
 def _group(rules: Rules, context: Vector) -> str:
@@ -312,24 +285,6 @@ def costs_at(rules: Rules, costs: Mapping[str, Cost], context: Vector) -> dict[s
     }
 
 
-class DialCurve:
-    """Settings of a dial as values g of its dose curve, for the offset family: a_λ(x) = sup{a : g(a)(ĉ(x) − λ) ≤ τ}."""
-
-    def __init__(self, rules: Rules) -> None:
-        self.curve, self.dial = rules.dose.cost, replace(rules.dial, levels=None)
-
-    def share(self, setting: Any) -> Any:
-        """g at settings; ±∞ and NaN as they are."""
-        if isinstance(setting, float):
-            return float(self.curve.effect(self.dial.action(setting))) if math.isfinite(setting) else setting
-        inside = np.where(np.isfinite(setting), setting, self.dial.low)
-        return np.where(np.isfinite(setting), self.curve.effect(self.dial.action(inside)), setting)
-
-    def setting(self, share: float) -> float:
-        """The largest setting whose value is at most this, rounded down."""
-        return self.dial.setting(float(self.curve.action(round_down(share, self.curve.error_units))))
-
-
 def tolerated(rules: Rules, costs: Mapping[str, Cost], measured: Any, applied: float) -> float:
     """z* in the dial's units: the largest setting at which a round would have kept every threshold, as far as the
     brackets say; `costs` have numbers for slopes.
@@ -343,3 +298,18 @@ def tolerated(rules: Rules, costs: Mapping[str, Cost], measured: Any, applied: f
         return math.copysign(math.inf, found)
     setting = dial.setting(float(curve.action(round_down(found, curve.error_units))))
     return max(setting, applied) if found >= effect else setting
+
+
+def base_name(base: Any) -> str:
+    """What an error calls the setting that is scaled."""
+    if base == "proposal":
+        return base
+    return f"context[{base!r}]" if isinstance(base, (str, int)) else "base(context)"
+
+
+def too_high(name: str, protocol: float, start: float, dial: Dial) -> InvalidInput:
+    """The refusal of a base whose start the dial does not reach; most often the base is mistyped."""
+    rule = "gives a start above the dial's end"
+    way_out = "if it is right, state a dial that reaches further, in the base's unit, or a smaller start_scale"
+    words = f"{name} = {protocol:g}: may be mistyped: it {rule} ({start:g}, above {dial.high:g}); {way_out}"
+    return InvalidInput(words, public=f"{name}: may be mistyped: it {rule}; {way_out}")

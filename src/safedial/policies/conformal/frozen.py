@@ -7,22 +7,19 @@ shape and end with the axis of the n calibration rounds, oldest first.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.core.conformal import conforming_bound, places, sure_places
-from safedial.core.namespace import namespace
-from safedial.core.spec import SafetySpec
-from safedial.policies.conformal.predictors import Fitted, fit_each, linear, ridge_fit, scale_of
+from safedial.core.conformal import conforming_bound, places
 
 Array = NDArray[np.float64]
+Fitted = Callable[[Array], Array]
 
 EARLY = 400
-"""The full form keeps two of three rounds apart from this round on, and every second one before it."""
+"""From this round on two of three rounds train r̂ and ĉ, and every second one before it."""
 
 SLACK = 1e-12
 """The bound is raised by this share of the size of its parts, which is more than rounding can change."""
@@ -32,23 +29,15 @@ class Setup(NamedTuple):
     """How rounds are used; the options of `hp_conformal` with the same names.
 
     `trains_only`: rounds from before the first decision do not calibrate. `needs_information`: a group whose costs are
-    tied has no bound. `signed`: rounds are grouped by the sign of r̂ too.
+    tied has no bound. `signed`: rounds are grouped by the sign of r̂ too; otherwise every round trains and calibrates.
     """
 
-    form: str = "split"
     group: int | str | Callable[[Any], Hashable] | None = None
-    predictor: Any = None
-    scaled: Any = False
     window: int = 100_000
     lag: int = 0
     trains_only: bool = False
     needs_information: bool = False
     signed: bool = True
-
-    @property
-    def all_calibrate(self) -> bool:
-        """Whether every round trains and calibrates: in the full form, if neither groups nor scales are learned."""
-        return self.form == "full" and not self.signed and self.scaled is False
 
 
 class Past(NamedTuple):
@@ -82,53 +71,38 @@ class Ties(NamedTuple):
         return (self.count >= 2) & (3 * self.count > self.known)
 
 
-class Full(NamedTuple):
-    """Full conformal ridge: A⁻¹ and μ̂ from every known round; the calibration rounds with their residuals, scales,
-    groups and ages, which are those of `Frozen` unless every round calibrates.
-    """
-
-    inverse: Array
-    coef: Array
-    rows: Array
-    residual: Array
-    scales: Array
-    codes: Any
-    ages: Any
-
-
 class Frozen(NamedTuple):
-    """Predictors (functions of contexts (..., n, d)), and the calibration rounds under them.
+    """What a refit froze: predictors, and the calibration rounds with which a new one is compared.
 
-    `codes` are groups: twice the label's number, plus one if benefit is expected and signs make groups. `ages` count
-    the later rounds of the same group. `sizes` counts each group of the rounds that bound the next one; its last entry,
-    always 0, stands for a group never seen. `ties` says which groups' costs carry no information, if requested. `cache`
-    holds the quantiles for the last spec used. If every round calibrates, `scores` and `codes` are only watched: those
-    of the rounds to which `cost` was not fitted.
+    `reward` and `cost` are functions of contexts (..., n, d), from rounds apart. `inverse` and `coef` are A⁻¹ and μ̂ of
+    the ridge regression of C/g on every known round. `rows`, `residual`, `codes` and `ages` are the contexts of the
+    calibration rounds, their residuals under μ̂, their groups and how many later rounds of the same group there are;
+    `sizes` counts each group, and its last entry, always 0, stands for a group never seen. A group is twice the label's
+    number, plus one if benefit is expected and signs make groups. `ties` says which groups' costs carry no information,
+    if requested. `scores` and `scored` are watched: the scores under `cost` of rounds to which it was not fitted, and
+    their groups; without sign groups these are not all that calibrate.
     """
 
     reward: Fitted
     cost: Fitted
-    scale: Fitted
-    scores: Array
+    inverse: Array
+    coef: Array
+    rows: Array
+    residual: Array
     codes: Any
     ages: Any
     sizes: Any
-    full: Full | None
+    scores: Array
+    scored: Any
     ties: Ties | None
-    cache: list[Any]
 
     def unknown(self, group: int, kept: int) -> int:
         """How many of the latest `kept` rounds that bound a group have no known outcome."""
-        codes, ages, scores = (self.codes, self.ages, self.scores)
-        if self.full is not None:
-            codes, ages, scores = self.full.codes, self.full.ages, self.full.residual
-        return int(np.sum((codes == group) & (ages < kept) & ~np.isfinite(scores)))
+        return int(np.sum((self.codes == group) & (self.ages < kept) & ~np.isfinite(self.residual)))
 
 
-def calibrates(numbers: Any, form: str) -> Any:
-    """Which rounds, numbered from 0, calibrate: every second one; in the full form every third one from `EARLY` on."""
-    if form == "split":
-        return numbers % 2 == 1
+def calibrates(numbers: Any) -> Any:
+    """Which rounds, numbered from 0, the fits of r̂ and ĉ leave out: every second one, from `EARLY` on every third."""
     return np.where(numbers < EARLY, numbers % 2 == 1, numbers % 3 == 0)
 
 
@@ -136,50 +110,28 @@ def freeze(setup: Setup, ridge: float, past: Past) -> Frozen:
     """Fit to the training rounds, then score and group the calibration rounds."""
     context, cost, label = past.context, past.cost, past.label
     known = np.isfinite(cost)
-    held, rest = _parts(past.numbers, setup.form, past.first)
-    apart, seen = context[..., rest, :], known[..., rest]
+    apart = calibrates(past.numbers) & (past.numbers >= past.first)
+    held, rest = np.flatnonzero(apart), np.flatnonzero(~apart)
     targets = np.stack([past.reward[..., rest], cost[..., rest]], axis=-1)
-    predict_reward, predict_cost = _predictors(setup, ridge, apart, targets, seen)
+    _, both = ridge_fit(context[..., rest, :], targets, known[..., rest], ridge)
+    predict_reward, predict_cost = linear(both[..., 0]), linear(both[..., 1])
     if not setup.signed:
         # The sign then only says how much of the safe dose is given, so r̂ may come from any rounds: from all of them.
         _, coef = ridge_fit(context, past.reward[..., None], known, ridge)
-        predict_reward = _own(setup, context, past.reward, known, linear(coef[..., 0]))
-    predict_scale = _constant_scale
-    if setup.scaled is not False:
-        residual = np.where(seen, targets[..., 1], 0.0) - predict_cost(apart)
-        predict_scale = scale_of(apart, residual, seen, ridge, setup.scaled)
+        predict_reward = linear(coef[..., 0])
     rows, outcome = context[..., held, :], cost[..., held]
-    guess, scales, benefit = predict_cost(rows), predict_scale(rows), predict_reward(rows)
-    if not np.all(np.isfinite(guess) & np.isfinite(scales) & np.isfinite(benefit)):
-        words = "a predictor gave values that are not finite: such rounds score +inf and get the start dose"
-        warnings.warn(words, UserWarning, stacklevel=2)
     groups = 2 * (int(label.max(initial=0)) + 1)
-    codes = 2 * label[..., held] + (setup.signed & (benefit >= 0.0))
-    scores = score(outcome, guess, scales)
-    bounding = codes
-    if setup.all_calibrate:
+    scored = 2 * label[..., held] + (setup.signed & (predict_reward(rows) >= 0.0))
+    scores, codes = score(outcome, predict_cost(rows)), scored
+    if not setup.signed:
         held = slice(int(np.searchsorted(past.numbers, past.first)), None)
-        rows, outcome, bounding = context[..., held, :], cost[..., held], 2 * label[..., held]
-        scales = np.ones(bounding.shape)
-    ages, sizes = _ages(bounding, groups)
-    full = None
-    if setup.form == "full":
-        inverse, coef = ridge_fit(context, cost[..., None], known, ridge)
-        residual = score(outcome, linear(coef[..., 0])(rows), np.where(np.isfinite(scales), 1.0, np.nan))
-        scales = np.where(np.isfinite(scales), scales, 1.0)
-        full = Full(inverse, coef[..., 0], rows, residual, scales, bounding, ages)
-    ties = None if past.measured is None else find_ties(past.measured[held], np.isfinite(outcome), bounding, len(sizes))
-    return Frozen(predict_reward, predict_cost, predict_scale, scores, codes, ages, sizes, full, ties, [])
-
-
-def _parts(numbers: Any, form: str, first: int) -> tuple[Any, Any]:
-    """Which rows calibrate and which train; slices, which copy nothing, if they alternate."""
-    held = calibrates(numbers, form) & (numbers >= first)
-    gapless = held.size and numbers[0] >= first and numbers[-1] - numbers[0] + 1 == held.size
-    if form == "split" and gapless:
-        odd = int(held[0])
-        return slice(1 - odd, None, 2), slice(odd, None, 2)
-    return np.flatnonzero(held), np.flatnonzero(~held)
+        rows, outcome, codes = context[..., held, :], cost[..., held], 2 * label[..., held]
+    ages, sizes = _ages(codes, groups)
+    inverse, coef = ridge_fit(context, cost[..., None], known, ridge)
+    residual = score(outcome, linear(coef[..., 0])(rows))
+    ties = None if past.measured is None else find_ties(past.measured[held], np.isfinite(outcome), codes, len(sizes))
+    fitted = predict_reward, predict_cost, inverse, coef[..., 0]
+    return Frozen(*fitted, rows, residual, codes, ages, sizes, scores, scored, ties)
 
 
 def find_ties(measured: Array, known: Any, codes: Any, groups: int) -> Ties:
@@ -197,10 +149,24 @@ def find_ties(measured: Array, known: Any, codes: Any, groups: int) -> Ties:
     return Ties(value, count, size)
 
 
-def score(cost: Array, guess: Array, scale: Array) -> Array:
-    """(C/g − ĉ(x))/ŝ(x); +∞ if the outcome, the prediction or the scale is unknown."""
-    known = np.isfinite(guess) & np.isfinite(scale)
-    return np.where(known, cost - np.where(known, guess, 0.0), np.inf) / np.where(known, scale, 1.0)
+def score(cost: Array, guess: Array) -> Array:
+    """C/g − ĉ(x); +∞ if the outcome or the prediction is unknown."""
+    known = np.isfinite(guess)
+    return np.where(known, cost - np.where(known, guess, 0.0), np.inf)
+
+
+def linear(coef: Array) -> Fitted:
+    """The function of contexts (..., n, d) with these coefficients (..., d)."""
+    return lambda rows: (rows @ coef[..., None])[..., 0]
+
+
+def ridge_fit(rows: Array, targets: Array, seen: Any, ridge: float) -> tuple[Array, Array]:
+    """(A⁻¹, coefficients) of ridge regression on the known rows: rows (..., n, d), targets (..., n, k)."""
+    if not np.all(seen):
+        rows, targets = (np.where(seen[..., None], part, 0.0) for part in (rows, targets))
+    gram = np.matrix_transpose(rows) @ rows + ridge * np.eye(rows.shape[-1])
+    inverse = np.asarray(np.linalg.inv(gram), dtype=float)
+    return inverse, inverse @ (np.matrix_transpose(rows) @ targets)
 
 
 def _ages(codes: Any, groups: int) -> tuple[Any, Any]:
@@ -226,54 +192,23 @@ def _ages(codes: Any, groups: int) -> tuple[Any, Any]:
     return ages, sizes.reshape((*codes.shape[:-1], groups + 1))
 
 
-def upper(
-    frozen: Frozen, context: Array, *, cost: Any, scale: Any, code: Any, spec: SafetySpec, confidence: float | None
-) -> Any:
+def upper(frozen: Frozen, context: Array, *, code: Any, risk: Any) -> Any:
     """U(x): C/g of a new round of this group exceeds it with probability at most δ; +∞ if there is no bound."""
-    xp = namespace(scale)
-    known = abs(scale) < math.inf
-    if frozen.ties is not None:
-        known = known and not frozen.ties.found[min(code, len(frozen.ties.known) - 1)]
-    scale = xp.where(known, scale, 1.0)
-    if frozen.full is not None:
-        bound = _full_upper(frozen, frozen.full, context, scale=scale, code=code, spec=spec, confidence=confidence)
-        return xp.where(known, bound, math.inf)
-    quantile = quantiles(frozen, spec, confidence)
-    if isinstance(code, int):
-        margin = scale * float(quantile[min(code, len(quantile) - 1)])
-    else:
-        group = np.broadcast_to(np.minimum(code, quantile.shape[-1] - 1), quantile.shape[:-1])
-        margin = scale * np.take_along_axis(quantile, group[..., None], axis=-1)[..., 0]
-    return xp.where(known, cost + margin + SLACK * (abs(cost) + abs(margin)), math.inf)
-
-
-def quantiles(frozen: Frozen, spec: SafetySpec, confidence: float | None) -> Array:
-    """The score that bounds the next one of each group, (..., groups + 1); +∞ if there is none."""
-    if not frozen.cache or frozen.cache[0] is not spec:
-        kept, top = places_of(frozen.sizes, spec.violation_risk, confidence)
-        found = np.full(kept.shape, np.inf)
-        for code in np.flatnonzero(np.any(top.reshape(-1, top.shape[-1]) > 0, axis=0)):
-            used = (frozen.codes == code) & (frozen.ages < kept[..., code, None])
-            found[..., code] = _nth_largest(np.where(used, frozen.scores, -np.inf), top[..., code])
-        frozen.cache[:] = [spec, found]
-    return frozen.cache[1]
-
-
-def _full_upper(
-    frozen: Frozen, full: Full, context: Array, *, scale: Any, code: Any, spec: SafetySpec, confidence: float | None
-) -> Any:
-    direction = (full.inverse @ context[..., None])[..., 0]
-    centre = np.vecdot(context, full.coef)
+    if frozen.ties is not None and frozen.ties.found[min(code, len(frozen.ties.known) - 1)]:
+        return math.inf
+    direction = (frozen.inverse @ context[..., None])[..., 0]
+    centre = np.vecdot(context, frozen.coef)
     code = np.asarray(code)
-    kept, top = group_places(frozen, code, spec.violation_risk, confidence)
-    slope = full.scales / np.asarray(scale)[..., None] + (full.rows @ direction[..., None])[..., 0]
-    used = (full.codes == code[..., None]) & (full.ages < kept[..., None])
+    size = np.take_along_axis(frozen.sizes, np.minimum(code, frozen.sizes.shape[-1] - 1)[..., None], axis=-1)
+    kept, top = places(size[..., 0], risk)
+    slope = 1.0 + (frozen.rows @ direction[..., None])[..., 0]
+    used = (frozen.codes == code[..., None]) & (frozen.ages < kept[..., None])
     # With a positive slope a round counts up to residual/slope, so a quantile of these values is exact. A slope ≤ 0,
     # which is rare, makes it count from a value on; `conforming_bound` handles that.
     if np.all(slope > 0.0):
-        bound = _nth_largest(np.where(used, full.residual / slope, -np.inf), top)
+        bound = _nth_largest(np.where(used, frozen.residual / slope, -np.inf), top)
     else:
-        residual, slopes = np.broadcast_to(full.residual, used.shape), np.broadcast_to(slope, used.shape)
+        residual, slopes = np.broadcast_to(frozen.residual, used.shape), np.broadcast_to(slope, used.shape)
         bound = np.empty(top.shape)
         for index in np.ndindex(*top.shape):
             mine = used[index]
@@ -291,33 +226,3 @@ def _nth_largest(values: Array, top: Any) -> Array:
     best = np.sort(np.partition(values, count - deepest, axis=-1)[..., count - deepest :], axis=-1)
     chosen = np.take_along_axis(best, np.minimum(deepest - top, deepest - 1)[..., None], axis=-1)[..., 0]
     return np.where(top > 0, chosen, np.inf)
-
-
-def group_places(frozen: Frozen, code: Any, risk: Any, confidence: float | None) -> tuple[Any, Any]:
-    """(kept, top) of the group of each new round; (n, 0) if it has too few rounds, known or not."""
-    size = np.take_along_axis(frozen.sizes, np.minimum(code, frozen.sizes.shape[-1] - 1)[..., None], axis=-1)
-    kept, top = places_of(size, risk, confidence)
-    return kept[..., 0], top[..., 0]
-
-
-def places_of(size: Any, risk: Any, confidence: float | None) -> tuple[Any, Any]:
-    """(kept, top) for each group: `places`, or `sure_places` if a confidence is given."""
-    chance = np.asarray(risk)[..., None]
-    return places(size, chance) if confidence is None else sure_places(size, chance, confidence)
-
-
-def _predictors(setup: Setup, ridge: float, apart: Array, targets: Array, seen: Any) -> tuple[Fitted, Fitted]:
-    _, coef = ridge_fit(apart, targets, seen, ridge)
-    reward, cost = (_own(setup, apart, targets[..., side], seen, linear(coef[..., side])) for side in (0, 1))
-    return reward, cost
-
-
-def _own(setup: Setup, rows: Array, target: Array, seen: Any, early: Fitted) -> Fitted:
-    """The user's model fitted to the known rows, if there is one; else, and while it has too few, `early`."""
-    if setup.predictor is None:
-        return early
-    return fit_each(setup.predictor, rows, target, seen, name="predictor", early=early)
-
-
-def _constant_scale(contexts: Array) -> Array:
-    return np.ones(contexts.shape[:-1])

@@ -34,7 +34,7 @@ class Rounds:
 
     `history` is how many of the first rounds only train. `left` maps the number of each round that is left out to
     whether the last refit already left it out. `tried` holds the largest applied intensities with a known outcome,
-    ascending, at most `TRIED`. `opening` is what a learned start has learned.
+    ascending, at most `TRIED`.
     """
 
     def __init__(self, dim: int, *, ridge: Any, batch: tuple[int, ...] = (), setup: Setup = PLAIN) -> None:
@@ -52,7 +52,6 @@ class Rounds:
         self.crowd = 100
         self.known = np.zeros((*batch, 0), dtype=bool)
         self.frozen: Frozen | None = None
-        self.opening: Any = None
         self.capital = exchangeability.init(batch)
         self.alarmed: Any = np.zeros(batch, dtype=bool)
 
@@ -90,7 +89,7 @@ class Rounds:
 
     def calibrates(self, numbers: Any) -> Any:
         """Which of the numbered rounds calibrate."""
-        return calibrates(numbers, self.setup.form) & (numbers >= self.history)
+        return calibrates(numbers) & (numbers >= self.history)
 
     def refit(self) -> None:
         """Freeze new predictors, scores and groups from the rounds in the window, and forget older rounds.
@@ -187,9 +186,9 @@ class Rounds:
         if frozen is None:
             return held[:0], np.empty((*self.batch, 0))
         rows, cost = self.context[..., first + held, :], self.cost[..., first + held]
-        scores = score(cost, frozen.cost(rows), frozen.scale(rows))
+        scores = score(cost, frozen.cost(rows))
         codes = self.code(rows, frozen.reward(rows))
-        return self.fitted + held, p_values(frozen.scores, frozen.codes, scores, codes)
+        return self.fitted + held, p_values(frozen.scores, frozen.scored, scores, codes)
 
     def watch(self) -> None:
         """Bet on the calibration rounds since the last refit, in order, with the predictors of that refit."""

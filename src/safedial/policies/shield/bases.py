@@ -4,8 +4,8 @@ A base fitted when s rounds were known may use all of them, and calibrates only 
 instead is not valid here: the settings of the rounds that train depend on the rounds that calibrate, so a learner could
 read off the calibration rounds and tolerate exactly those. Any base keeps the promise; a good one earns more.
 
-A base is a linear function of (1, x): the logarithm of b(x) over the protocol's setting in the scale family, the cost
-per unit of the setting in the offset family. Ridge regression, for a whole batch at once.
+A base is a linear function of (1, x): the logarithm of b(x) over the protocol's setting. Ridge regression, for a whole
+batch at once.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ GROWTH = 1.1
 
 
 def target(tolerated: Any, applied: Any, *, protocol: Any, start: Any, end: Any) -> Any:
-    """What a base in the scale family learns from a round: the logarithm of what it tolerated over the protocol's
-    setting, neither far below its start nor far above the dial's end, what it was given and the protocol's setting.
+    """What a base learns from a round: the logarithm of what it tolerated over the protocol's setting,
+    neither far below its start nor far above the dial's end, what it was given and the protocol's setting.
     """
     most = np.minimum(FARTHEST * np.maximum(applied, protocol), 10.0 * end)
     return np.log(np.maximum(np.minimum(tolerated, most), 0.1 * start) / protocol)

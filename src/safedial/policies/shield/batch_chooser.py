@@ -48,8 +48,7 @@ class BatchChooser:
         rows = with_one(context)
         if kind == "sign":
             index = np.vecdot(rows, self.coef)
-            less = start if self.setup.probe is None else self.setup.probe * cap
-            return np.where(index >= 0.0, cap, less), index
+            return np.where(index >= 0.0, cap, start), index
         settings = self._settings(cap, start)
         level, slope, bend = np.moveaxis(self.coef.reshape(len(rows), 3, 1, -1) @ rows[:, None, :, None], 1, 0)[..., 0]
         rewards = level + settings * slope + settings * settings * bend

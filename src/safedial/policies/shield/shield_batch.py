@@ -1,4 +1,4 @@
-"""HP-Shield's state in a simulation: the rounds of each group, the level of each label, and what is given under caps.
+"""HP-Shield's state in a simulation: the rounds of each group, the adaptive level, and what is given under caps.
 
 A group's rounds are a batch of their own, in which the rounds of other groups are left out. So a learned base is fitted
 when there are a tenth more rounds of all groups; an Agent's when there are of its own.
@@ -29,29 +29,27 @@ class ShieldBatch:
         self.promise: Any = None
         self.count = 0
         self.groups: dict[float, ShieldRounds] = {}
-        self.labels: dict[float, int] = {}
-        self.levels = np.empty((self.lanes, 0))
 
     def state_promise(self, costs: dict[str, Cost], risk: float) -> None:
         """What is promised, before the first advice."""
-        self.promise, self.risk = costs, risk
+        self.promise, self.risk, self.level = costs, risk, np.full(self.lanes, risk)
         self.chooser = BatchChooser(self.lanes, self.dim, setup=self.setup, ridge=self.ridge, risk=risk)
 
     def advise(self, context: Array) -> tuple[Array, Array, Array]:
         """The largest settings at contexts (lanes, d), the starts, and the scales of the settings before clipping."""
-        self.group, self.label = self._of("group", context), self._of("unit", context)
+        self.group = self._groups(context)
         for key in set(self.group.tolist()) - self.groups.keys():
             self.groups[key] = ShieldRounds(self.dim, ridge=self.ridge, lanes=self.lanes, setup=self.setup)
             self.groups[key].state_promise(self.promise, self.risk)
             self.groups[key].skip(context, self.count)
-        level = None if self.setup.adapt is None else self._level()
+        level = None if self.setup.adapt is None else self.level
         found = np.zeros((3, self.lanes))
         for key, rounds in self.groups.items():
             found = np.where(self.group == key, rounds.advise(context, level)[:3], found)
         return found[0], found[1], found[2]
 
-    def add(self, context: Array, reward: Array, cost: Array, *, told: Any, costs: dict[str, Array]) -> None:
-        """A round's outcome: reward and cost per unit of the applied setting, the measured costs by name, and in `told`
+    def add(self, context: Array, reward: Array, *, told: Any, costs: dict[str, Array]) -> None:
+        """A round's outcome: the reward per unit of the applied setting, the measured costs by name, and in `told`
         what was applied, the reward in all, where all is known, and which rounds are left out.
         """
         applied, total, known, left_out = told
@@ -61,29 +59,20 @@ class ShieldBatch:
             if self.setup.group is not None:
                 other = self.group != key
                 out, mine = other if left_out is None else other | left_out, known & ~other
-            rounds.add(context, cost, applied=applied, known=mine, costs=costs, left_out=out)
+            rounds.add(context, applied=applied, known=mine, costs=costs, left_out=out)
         if self.setup.adapt is not None:
             over = np.any([each.exceeded(costs[name]) for name, each in self.promise.items()], axis=0)
-            level = adapted(self._level(), np.where(known, over, self.risk), risk=self.risk, rate=self.setup.adapt)
-            self.levels[np.arange(self.lanes), self.place] = level
+            told = np.where(known, over, self.risk)
+            self.level = adapted(self.level, told, risk=self.risk, rate=self.setup.adapt)
         self.chooser.learn(context, applied, reward, total, known & (applied > 0.0))
         self.count += 1
 
-    def _of(self, name: str, context: Array) -> NDArray[Any]:
-        """What contexts belong to: one value for each lane, all alike where nothing is stated."""
-        stated = getattr(self.setup, name)
+    def _groups(self, context: Array) -> NDArray[Any]:
+        """The groups of contexts: one value for each lane, all alike where nothing is stated."""
+        stated = self.setup.group
         found = np.zeros(self.lanes) if stated is None else np.asarray(stated(context))
         rule = "must give one value for each context, (n,) for contexts (n, d)"
-        require(found.shape == (self.lanes,), name, found.shape, rule)
+        require(found.shape == (self.lanes,), "group", found.shape, rule)
         real = found.dtype.kind != "f" or bool(np.all(np.isfinite(found)))
-        require(real, name, found, "must give finite values: a NaN equals no other, so it belongs to no group")
+        require(real, "group", found, "must give finite values: a NaN equals no other, so it belongs to no group")
         return found
-
-    def _level(self) -> Array:
-        """δ_t of each lane's present label."""
-        for label in set(self.label.tolist()) - self.labels.keys():
-            self.labels[label] = len(self.labels)
-        more = len(self.labels) - self.levels.shape[1]
-        self.levels = np.concatenate([self.levels, np.full((self.lanes, more), self.risk)], axis=1)
-        self.place = np.array([self.labels[label] for label in self.label.tolist()])
-        return self.levels[np.arange(self.lanes), self.place]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +19,7 @@ from safedial.core.count_window import BatchWindow
 from safedial.core.tolerated import (
     Cost,
     Range,
-    offset_setting,
     scaled_setting,
-    tolerated_offset,
     tolerated_scale,
     tolerated_setting,
 )
@@ -36,22 +34,19 @@ NEVER = 2**40
 
 class Setup(NamedTuple):
     """How HP-Shield was configured. `protocol` gives the settings of contexts (..., d), `request` those asked for, and
-    `group` and `unit` what they belong to.
+    `group` what they belong to.
     """
 
     protocol: Callable[[Array], Array]
     learned: bool = False
-    family: Literal["scale", "offset"] = "scale"
     start_scale: float = 0.25
     climb: float | None = CLIMB
     confidence: float | None = None
     adapt: float | None = None
     levels: tuple[float, ...] | None = None
     chooser: str = "largest"
-    probe: float | None = None
     request: Callable[[Array], Array] | None = None
     group: Callable[[Array], Array] | None = None
-    unit: Callable[[Array], Array] | None = None
 
 
 class Promise(NamedTuple):
@@ -124,7 +119,6 @@ class ShieldRounds:
         step, least = (growth.parameters["step"], SPREAD_RANK) if spread else (1.0, 1)
         middle = {name: middle_of(cost) for name, cost in costs.items()}
         self.promise = Promise(costs, middle, risk, lower, step, least)
-        self.limit = next(iter(costs.values())).limit
         self.window = BatchWindow(self.lanes, lower, confidence=self.setup.confidence, least=least)
 
     def skip(self, context: Array, rounds: int) -> None:
@@ -143,29 +137,24 @@ class ShieldRounds:
         played = range_._replace(levels=self.setup.levels)
         share = None if level is None else level * (self.promise.count_risk / self.promise.risk)
         scale = self.promise.step * self.window.scales(level=share)
-        if self.setup.family == "offset":
-            setting = offset_setting(scale, predicted, played, threshold=self.limit)
-            setting = np.minimum(setting, self._most(played))
-            setting = scale = np.maximum(setting, start) if played.levels is None else played.played(setting)
-        else:
-            scale = np.minimum(scale, self._most(played))
-            setting = scaled_setting(scale, predicted, played)
-            scale = np.maximum(scale, start / predicted)
+        scale = np.minimum(scale, self._most())
+        setting = scaled_setting(scale, predicted, played)
+        scale = np.maximum(scale, start / predicted)
         self.advice = Advice(setting, range_.start, scale, range_, predicted)
         return self.advice
 
-    def add(self, context: Array, cost: Array, *, applied: Array, known: Any, costs: Any, left_out: Any) -> None:
-        """A round's outcome: the cost per unit of the applied setting, and the measured costs by name. Where one is
-        not known the round tolerates nothing, and trains nothing; one that is left out does not count.
+    def add(self, context: Array, *, applied: Array, known: Any, costs: Any, left_out: Any) -> None:
+        """A round's outcome, the measured costs by name. Where one is not known the round tolerates nothing, and
+        trains nothing; one that is left out does not count.
         """
         limit = tolerated_setting(self.promise.costs, costs, applied)
-        scale = self._tolerated(self.advice.predicted, limit, self.advice.range)
+        scale = tolerated_scale(limit, self.advice.predicted, self.advice.range)
         kept = None if left_out is None else np.flatnonzero(~left_out)
         self.window.append(scale if kept is None else scale[kept], kept)
         self._remember(context, limit if left_out is None else np.where(left_out, math.nan, limit), applied, known)
         self.counted.append(self.counted[-1] + (1 if left_out is None else ~left_out))
         if self.setup.learned:
-            self._train(context, cost, costs=costs, applied=applied, known=known)
+            self._train(context, costs=costs, applied=applied, known=known)
             self._change_base()
 
     def _start(self, context: Array) -> Array:
@@ -183,25 +172,13 @@ class ShieldRounds:
         return Range(np.asarray(levels)[place], levels[-1], levels if self.promise.step == 1.0 else None)
 
     def _predicted(self, base: Fit, context: Array) -> Array:
-        """The base's settings, or its costs per unit in the offset family."""
+        """The base's settings."""
         value: Any = base.value(context) if self.setup.learned else 0.0
-        if self.setup.family == "offset":
-            return value
         return self.setup.protocol(context) * np.exp(np.clip(value, -LARGEST_LOG, LARGEST_LOG))
 
-    def _tolerated(self, predicted: Array, limit: Array, range_: Range) -> Array:
-        if self.setup.family == "offset":
-            return tolerated_offset(limit, predicted, range_, threshold=self.limit)
-        return tolerated_scale(limit, predicted, range_)
-
-    def _most(self, played: Range) -> Any:
-        """The climb limit; −∞, which means the start, before any round is known. By at least one level."""
-        if self.setup.climb is None:
-            return math.inf
-        most = climb_limit(self.used, -math.inf, climb=self.setup.climb)
-        if self.setup.family == "offset" and self.setup.levels is not None:
-            most = np.maximum(most, played.reach(np.max(self.used, axis=-1)))
-        return most
+    def _most(self) -> Any:
+        """The climb limit; −∞, which means the start, before any round is known."""
+        return math.inf if self.setup.climb is None else climb_limit(self.used, -math.inf, climb=self.setup.climb)
 
     def _remember(self, context: Array, limit: Array, applied: Array, known: Any) -> None:
         """Keep the round, and for the climb limit its scale. A setting that was rounded down is evidence for the scale
@@ -211,7 +188,7 @@ class ShieldRounds:
         cap, base = self.advice.setting, self.advice.predicted
         near = (applied * CLIMB >= cap) | (self.recent[:, 0] < 0)
         full = np.flatnonzero(known & (applied > 0.0) & near)
-        slot, given = self.slot[full], applied if self.setup.family == "offset" else applied / base
+        slot, given = self.slot[full], applied / base
         scale = np.where(applied < cap * (1.0 - 1e-9), np.minimum(self.advice.scale, given), self.advice.scale)
         self.recent[full, slot], self.used[full, slot] = self.count, scale[full]
         self.slot[full] = (slot + 1) % RECENT
@@ -226,15 +203,11 @@ class ShieldRounds:
             np.concatenate([part, part], axis=1) for part in (self.contexts, self.limits, self.applied)
         )
 
-    def _train(self, context: Array, cost: Array, *, costs: Any, applied: Array, known: Any) -> None:
+    def _train(self, context: Array, *, costs: Any, applied: Array, known: Any) -> None:
         """Learn from a round, and fit a base when there are a tenth more."""
-        lesson = cost
-        if self.setup.family == "offset":
-            known = known & (applied > 0.0)
-        else:
-            likely = tolerated_setting(self.promise.middle, costs, applied)
-            protocol = self.setup.protocol(context)
-            lesson = target(likely, applied, protocol=protocol, start=self.setup.start_scale * protocol, end=1.0)
+        likely = tolerated_setting(self.promise.middle, costs, applied)
+        protocol = self.setup.protocol(context)
+        lesson = target(likely, applied, protocol=protocol, start=self.setup.start_scale * protocol, end=1.0)
         self.ridge.add(context, lesson[:, None], known)
         if self.count >= self.bases.next_fit:
             self.bases.add(self.count, self.ridge.coef()[..., 0])
@@ -266,10 +239,9 @@ class ShieldRounds:
         self.place[lanes], self.base.coef[lanes] = place, coef[lanes]
         context, limit = self.contexts[lanes, since : self.count], self.limits[lanes, since : self.count]
         base = Fit(since, coef[lanes])
-        past = self._tolerated(self._predicted(base, context), limit, self._range(self._start(context)))
+        past = tolerated_scale(limit, self._predicted(base, context), self._range(self._start(context)))
         past = np.where(np.isnan(limit), math.nan, past)
         self.window.restate(past, self.counted[since][lanes], lanes if len(lanes) < self.lanes else None)
-        if self.setup.family == "scale":
-            recent, rows = self.recent[lanes], lanes[:, None]
-            bases = np.where(recent >= 0, self._predicted(base, self.contexts[rows, recent]), 1.0)
-            self.used[lanes] = np.where(recent >= 0, self.applied[rows, recent] / bases, -math.inf)
+        recent, rows = self.recent[lanes], lanes[:, None]
+        bases = np.where(recent >= 0, self._predicted(base, self.contexts[rows, recent]), 1.0)
+        self.used[lanes] = np.where(recent >= 0, self.applied[rows, recent] / bases, -math.inf)

@@ -1,5 +1,5 @@
 "use strict";
-// The units of a study, and one of them: its own count, its own long-run statement, its course.
+// The units of a study, and one of them: its own count, its course.
 
 let course = null, after = 0;
 
@@ -24,9 +24,6 @@ const unitWords = ({ outcomes, violations, interval, decisions }) => {
   if (!outcomes) return `${counted}.`;
   return `${counted}, ${whole(violations)} ${overLimit(told)}: ${percent(violations / outcomes)} (${percent(0.95)}: ${percent(interval[0])} to ${percent(interval[1])}). The study's promise is for a round, not for one ${unitName()}: ${unitName()}s may differ.`;
 };
-
-const longRunWords = (said) => (said === null ? `The study states nothing for one ${unitName()} alone.`
-  : `For this ${unitName()} alone, whatever the sequence of its rounds: of ${many(said.known, "known round")} ${whole(said.exceeded)} exceeded, and at most ${shortNumber(said.bound)} can have, open ones included.`);
 
 const drawUnits = async () => {
   const words = at("unit-search").value.trim(), asked = ++questions;
@@ -55,7 +52,7 @@ const drawUnit = async () => {
     if (error.message !== "status 404") throw error;
     course = null;
     at("unit-title").textContent = `No decision of this study has the ${unitName()} ${shortUnit(unit)}.`;
-    for (const id of ["unit-counts", "unit-long-run", "unit-cost-title"]) at(id).textContent = "";
+    for (const id of ["unit-counts", "unit-cost-title"]) at(id).textContent = "";
     for (const id of ["chart-unit-action", "chart-unit-cost"]) at(id).replaceChildren();
     return;
   }
@@ -64,7 +61,6 @@ const drawUnit = async () => {
   at("unit-title").textContent = `${capital(unitName())} ${shortUnit(found.unit)}`;
   at("unit-title").title = plain(found.unit);
   at("unit-counts").textContent = unitWords(found);
-  at("unit-long-run").textContent = longRunWords(found.long_run);
   at("unit-cost-title").textContent = costTitle();
   drawCourse();
 };

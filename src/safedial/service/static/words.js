@@ -42,7 +42,6 @@ const WHY = {
   no_information: "Too many outcomes have the same value to learn from, so the start setting is given.",
   open_rounds: "Outcomes that this advice needs are still open, so the start setting is given.",
   start_dose: "Too little is known about cases like this one, so the start setting is given.",
-  learned_start: "There are too few cases like this one, so the setting comes from what was vouched for at the start.",
   count_rule: "At a higher setting, too many of the past cases could have gone beyond the limit.",
   climb_limit: "A higher setting is too far above those of the last cases. This is a precaution, not a proof.",
   request: "The proposal is within what the promise allows here.",
@@ -126,7 +125,7 @@ const spoken = ({ statement, spec, policy }) => {
 const promised = (certificate) => {
   if (certificate.promise === "none") return "Nothing: while the study is stopped, or where nothing is certified, the fallback is advised.";
   if (certificate.promise === "declared") return `Nothing new: this is the start setting, which was declared safe when the study was created.`;
-  if (["bracket", "student"].includes(certificate.promise) || certificate.learned_start || certificate.policy.groups === "none") return `${spoken(certificate)}.`;
+  if (["bracket", "student"].includes(certificate.promise) || certificate.policy.groups === "none") return `${spoken(certificate)}.`;
   if (certificate.spec.costs) return `${spoken(certificate)}, if what is listed below is true.`;
   const promise = certificate.promise === "certified" ? certificate.spec.promise : certificate.promise;
   const limit = measured(certificate.spec.threshold, told.labels.cost_unit);
