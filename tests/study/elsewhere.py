@@ -42,7 +42,7 @@ STUDIES = {
     "stiff": {**PROMISE, "dim": 6, "ridge": 1e-3},
     "precise": {**PROMISE, "dim": 5, "ridge": 1e-6},
     "conformal": {**CONFORMAL, "dim": 4},
-    "no sign groups": {**CONFORMAL, "dim": 4, "groups": "none"},
+    "groups": {**CONFORMAL, "dim": 4, "groups": "none"},
     "coarse": {**CONFORMAL, "dim": 4},
     "student": {**STUDENT, "dim": 4, "ridge": 1.0},
     "anytime": {**STUDENT, "dim": 3, "estimation_risk": 0.05, "policy": {"name": "hp_student", "promise": "anytime"}},
