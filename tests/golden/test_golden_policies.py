@@ -10,7 +10,7 @@ from tests.golden import make
 from tests.golden.cases import agents, totals
 from tests.golden.numbers import differences, dumped, plain, read, written
 
-COUNTS = {"agents": 216, "totals": 126, "table1": 2}
+COUNTS = {"agents": 192, "totals": 114, "table1": 2}
 """How many cases there are. One may go only with the option that it is about."""
 
 

@@ -105,11 +105,7 @@ CONFORMAL = {
 }
 CONFORMAL["history"] = ({"history": "train", "start_dose": 0.15, "least_dose": 0.05}, skewed)
 for name, (options, case) in CONFORMAL.items():
-    add(f"conformal-split-{name}", named("conformal", form="split", **options), case)
-    add(f"conformal-full-{name}", named("conformal", form="full", **options), case, rounds=FEW)
-add("conformal-split-confidence", named("conformal", form="split", confidence=0.9), skewed)
-add("conformal-split-own-predictor", named("conformal", form="split", predictor=own.Squares()), skewed, rounds=FEW)
-add("conformal-split-group-signs", named("conformal", form="split", group=own.whether_positive), skewed, rounds=FEW)
+    add(f"conformal-{name}", named("conformal", **options), case, rounds=FEW)
 
 # ---- For a growth bracket ----
 
@@ -221,8 +217,7 @@ ROWS, REWARDS, COSTS = table()
 DATA = {"world": "data", "rows": ROWS, "reward": REWARDS, "cost": COSTS}
 add("ucb-data", named("ucb"), world=DATA)
 add("probe-data-uniform", named("probe", radius="self-normalised"), world={**DATA, "noise": "uniform"})
-add("conformal-split-data", named("conformal", form="split"), spec=FREE, world=DATA)
-add("conformal-full-data", named("conformal", form="full"), spec=FREE, world=DATA, rounds=FEW)
+add("conformal-data", named("conformal"), spec=FREE, world=DATA, rounds=FEW)
 add("student-data", named("student"), spec=GAUSSIAN, world=DATA, rounds=FEW)
 
 JAX = ("ucb-mixture", "probe-noise-adaptive", "thompson")
