@@ -223,6 +223,7 @@ def test_a_terminal_without_unicode_is_served_too():
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_an_interrupt_is_one_line_and_code_130():
     long = [*SIMULATE, "--rounds", "10000000"]
     started = subprocess.Popen([sys.executable, "-m", "safedial", *long], stderr=subprocess.PIPE, text=True)

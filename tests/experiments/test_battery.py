@@ -22,6 +22,7 @@ def data(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_from_a_mat_file_to_the_figure_and_the_report(data, tmp_path):
     command = ["reproduce", "battery", "--source", "rw_mat", "--embedder", "numeric", "--seeds", "2"]
     command += ["--threshold", "0.1", "--threshold", "0.2", "--data", str(data), "--out", str(tmp_path), "--json"]

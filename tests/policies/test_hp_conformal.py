@@ -28,6 +28,7 @@ def at_most(members, risk):
     return binomtest(int(members.sum()), members.size, risk, alternative="greater").pvalue > LEVEL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["split", "full"])
 @pytest.mark.parametrize("world", WORLDS.values(), ids=WORLDS)
 def test_each_round_violates_at_most_as_often_as_promised_within_each_group(world, form, count):
@@ -42,6 +43,7 @@ def test_each_round_violates_at_most_as_often_as_promised_within_each_group(worl
                 assert at_most(members, risk), (risk, group, members.mean())
 
 
+@pytest.mark.slow
 def test_the_promise_holds_within_the_users_groups_with_scaled_scores(count):
     spec = make_spec(violation_risk=0.1)
     world = LinearWorld(dim=3, noise="context-scale")
@@ -96,6 +98,7 @@ def test_the_simulator_plays_the_same_promise():
         assert not run.alarmed.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("form", "dim", "share"), [("split", 5, 0.94), ("split", 10, 0.90), ("full", 5, 0.95), ("full", 10, 0.94)]
 )

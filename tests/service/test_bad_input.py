@@ -263,6 +263,7 @@ def test_a_store_whose_file_is_gone_is_503(service, tmp_path):
     assert service.ask("trial", [0.5, 0.1]).json()["seq"] == 3
 
 
+@pytest.mark.slow
 def test_a_database_server_that_is_gone_is_503():
     server = Server()
     with Store(server.url()) as store:
@@ -278,6 +279,7 @@ def test_a_database_server_that_is_gone_is_503():
             assert time.monotonic() - started < 20
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_not_ready_until_there_is_room_again(tmp_path):
     """The process may write files of so many bytes and no more; then the limit is lifted."""
     limit = 400_000

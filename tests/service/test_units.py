@@ -106,6 +106,7 @@ SHIELD = {
 }
 
 
+@pytest.mark.slow
 def test_the_page_shows_one_unit_its_course_its_count_and_its_long_run_statement(store, tmp_path, browser):
     study = create_study("ward", SHIELD, storage=store)
     for number in range(24):

@@ -334,6 +334,7 @@ def test_several_certified_costs_from_the_shell(study, tmp_path):
     assert answer(study("verify", "heat", "--json"))["ok"]
 
 
+@pytest.mark.slow
 def test_the_program_itself_runs_on_postgresql(postgres):
     words = [sys.executable, "-m", "safedial", "study", "create", "trial", "--storage", postgres.url(), *CREATE]
     done = subprocess.run(words, capture_output=True, text=True, check=False)

@@ -31,7 +31,7 @@ def test_sklearns_ridge_is_ours():
     assert ours == pytest.approx(theirs, abs=1e-9)
 
 
-@pytest.mark.no_cover
+@pytest.mark.slow
 def test_a_better_predictor_earns_more_where_the_mean_is_not_linear():
     world = LinearWorld(dim=2, mean="sine")
     assert shares(world, predictor=Nearest()) > shares(world) + 0.01
