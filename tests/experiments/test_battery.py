@@ -62,11 +62,8 @@ def test_the_truth_is_in_units_that_a_full_dose_reaches(data):
     ("changes", "named"),
     [
         ({"source": "moon"}, "source"),
-        ({"embedder": "tea-leaves"}, "embedder"),
         ({"embedder": "precomputed"}, "no vectors for source rw_mat"),
         ({"threshold": []}, "threshold"),
-        ({"threshold": [0.1, 0.1]}, "threshold"),
-        ({"seeds": 0}, "seeds"),
         ({"split": "dice"}, "split"),
         ({"floor": 2.0}, "floor"),
         ({"data": "/no/such/folder"}, "no such folder"),

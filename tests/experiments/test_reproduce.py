@@ -103,6 +103,7 @@ def test_curves_have_bands_and_the_bound_lies_above(results):
             assert row["regret"] <= row["theorem_2"]
 
 
+@pytest.mark.slow
 def test_epsilon_zero_is_hp_ucb_and_epsilon_one_the_first_action(results):
     last = {(row["dim"], row["series"]): row["regret"] for row in read_rows(results[0] / "synthetic.csv")}
     by_share = {
