@@ -1,5 +1,6 @@
 # make run      the paper's headline result in seconds (core and plot only)
-# make test     the test suite        make test-full   the same at full counts
+# make test     the quick tests, in five minutes        make test-slow   the others: kills, Dask, browser, rates over many seeds
+# make cover    the quick tests, with the branch coverage of the rule        make test-full   all tests, at full counts
 # make test-portable   its numeric part, as other processors would compute (PROCESSORS="haswell prescott": only as these)
 # make test-text  the language models, in a set-up of their own (.venv-text, 1.5 GB)
 # make peers    other packages for the arena, in a set-up of their own (.venv-peers); make test-peers: their tests
@@ -28,9 +29,13 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # Many small matrices: one BLAS thread a process is fastest, and two test processes share two cores. Compiled modules
 # are kept, whatever the environment says: tests start hundreds of processes.
 QUICK := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
-COVER := --cov=src/safedial/core --cov=src/safedial/policies --cov=src/safedial/function_classes --cov=src/safedial/decision --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
+PYTEST := $(QUICK) $(BIN)/python -m pytest -n 2 --dist worksteal
+# Every branch of the rule is run by a test of the rule: those of commands, of the service or of a document do not count.
+COVER := $(foreach room,core policies function_classes decision,--cov=src/safedial/$(room)) \
+  --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
+COUNTED := $(addprefix tests/,core decision function_classes policies simulation study)
 
-.PHONY: run setup setup-text test test-full test-portable test-text peers test-peers docs check format arena bench bench-service figures soak release test-minimal lock clean
+.PHONY: run setup setup-text test test-slow cover test-full test-portable test-text peers test-peers docs check format arena bench bench-service figures soak release test-minimal lock clean
 
 run: $(VENV)/.run
 	@$(BIN)/safedial reproduce table1 --out results
@@ -41,10 +46,17 @@ setup: $(VENV)/.dev
 setup-text: $(TEXT_VENV)/.text
 
 test: $(VENV)/.dev
-	$(QUICK) $(BIN)/python -m pytest -n 2 --dist worksteal $(COVER)
+	$(PYTEST) -m "not slow"
+
+test-slow: $(VENV)/.dev
+	$(PYTEST) -m slow
+
+cover: $(VENV)/.dev
+	$(PYTEST) -m "not slow" $(COVER) $(COUNTED)
+	$(PYTEST) -m "not slow" $(addprefix --ignore=,$(COUNTED))
 
 test-full: $(VENV)/.dev
-	SAFEDIAL_FULL=1 $(QUICK) $(BIN)/python -m pytest -n 2 --dist worksteal $(COVER)
+	SAFEDIAL_FULL=1 $(PYTEST)
 
 test-portable: $(VENV)/.dev
 	$(QUICK) $(BIN)/python -m tests.processors $(PROCESSORS)

@@ -21,53 +21,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts backgrou
 
 FULL = os.environ.get("SAFEDIAL_FULL") == "1"
 
-UNTRACED = (
-    "README.md",
-    "docs/",
-    "tests/benchmarks/",
-    "tests/choosing/",
-    "tests/cli/",
-    "tests/datasets/",
-    "tests/evaluation/",
-    "tests/experiments/",
-    "tests/planning/",
-    "tests/replay_engines/",
-    "tests/service/",
-    *(
-        f"tests/study/test_{name}.py"
-        for name in (
-            "audit",
-            "checkpoints",
-            "cli",
-            "failures",
-            "files",
-            "kill",
-            "replay",
-            "store",
-            "tamper",
-        )
-    ),
-    "tests/sweep/",
-    "tests/test_docs.py",
-    "tests/test_gallery.py",
-    "tests/theory/",
-    "tests/worlds/",
-)
-"""Whose tests do not count as coverage; tracing doubles a test's time. Of a study's tests, those of its store."""
-
 
 def pytest_collection_modifyitems(items):
-    """Large simulations, which take `count` or are marked `no_cover`, ask about rates: they are neither traced nor, if
-    they are not marked so, portable.
+    """The portable part: the tests of these files, but of those that take long or ask about rates (they take `count`)
+    only the ones that are marked so themselves.
     """
     root = f"{Path(__file__).parents[1].as_posix()}/"
     for item in items:
         place = item.path.as_posix().removeprefix(root)
-        large = "count" in getattr(item, "fixturenames", ()) or item.get_closest_marker("no_cover")
+        large = "count" in getattr(item, "fixturenames", ()) or item.get_closest_marker("slow")
         if place.startswith(PORTABLE) and not large:
             item.add_marker("portable")
-        if place.startswith(UNTRACED) or large:
-            item.add_marker("no_cover")
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """The package as a whole: public names, quick imports, kind words for a missing extra, no index in the locks."""
 
+import inspect
 import json
 import re
 import subprocess
@@ -7,6 +8,7 @@ import sys
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import SimpleNamespace
+from typing import get_overloads
 
 import pytest
 
@@ -78,3 +80,24 @@ def test_requirements_are_hash_locked_and_name_no_index():
 
 def test_the_citation_is_of_this_version():
     assert f"\nversion: {safedial.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_the_public_api_says_what_it_returns():
+    """No public function, and no public method of a public class, returns Any or nothing stated."""
+    vague = []
+    for name in safedial.__all__:
+        value = getattr(safedial, name)
+        methods = inspect.getmembers(value, inspect.isroutine) if inspect.isclass(value) else [(name, value)]
+        for title, each in methods:
+            ours = str(getattr(each, "__module__", "")).startswith("safedial") and not title.startswith("_")
+            if inspect.isroutine(each) and ours and each.__annotations__.get("return", "Any") == "Any":
+                vague.append(f"{name}.{title}")
+    assert not vague
+
+
+def test_what_a_study_writes_is_a_receipt_or_the_future_of_one():
+    answers = {"ask": "StudyDecision"} | dict.fromkeys(("tell", "correct", "void", "resume"), "Receipt")
+    for name, answer in answers.items():
+        forms = [each.__annotations__ for each in get_overloads(getattr(safedial.Study, name))]
+        told = {form["wait"]: form["return"] for form in forms}
+        assert told == {"Literal[True]": answer, "Literal[False]": f"Future[{answer}]"}

@@ -7,6 +7,8 @@ import pytest
 
 from tests.processors import AVAILABLE, environment, main
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("name", AVAILABLE)
 def test_each_setting_takes_effect_in_a_process_of_its_own(name):

@@ -30,6 +30,8 @@ def written(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
+@pytest.mark.portable
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_study_that_another_processor_wrote_verifies_and_goes_on(written, tmp_path, name):
     inexact = {}
@@ -64,6 +66,8 @@ def rewrite(storage, name, place, field, change):
     return seq
 
 
+@pytest.mark.slow
+@pytest.mark.portable
 @pytest.mark.parametrize("name", ["dialled", "self-normalised", "stiff"])
 @pytest.mark.parametrize(
     ("field", "change"), [("action", 1e-9), ("cost", 1e-4), ("width", 1e-4), ("log_det", 1e-4), ("reward", 1e-4)]

@@ -76,17 +76,13 @@ def test_actions_may_be_in_the_dials_units():
     ("old", "new", "named"),
     [
         (TEXT, "", "empty"),
-        (TEXT, "\n\n", "empty"),
         (TEXT, TEXT.splitlines()[0], "too few rows"),
         ("action", "dose", "rename the one with the setting that was given to 'action'"),
         (",", ";", "with commas between cells"),
         ("cost", "costs", "cost"),
-        ("reward", "gain", "reward"),
         ("x2", "x1", "the same name"),
         ("0.5,0.3", "1.5,0.3", r"line 2, column 'action' = 1.5.*0 and 1"),
-        ("0.5,0.3", "-0.1,0.3", "column 'action'"),
         ("0.3,0.4\n2", "0.3,nan\n2", "line 2, column 'cost'.*every outcome"),
-        ("0.3,0.4\n2", "0.3,\n2", "line 2, column 'cost'"),
         ("0.1,0.2", "inf,0.2", "line 2, column 'x1'"),
         ("0.1,0.2", "Ann,0.2", "does not describe the case, leave this column out, or name .*--context-columns"),
         ("0.1,0.2", ",0.2", "'x1' = '': must be a finite number; fill it in, or name .*--context-columns"),
@@ -103,13 +99,8 @@ def test_a_bad_log_is_refused_with_row_and_column(old, new, named):
     ("cell", "column", "named"),
     [
         ("12,0", "cost", "it has a decimal comma: write 12.0"),
-        ("1,200", "cost", "write 1.200, or 1200 if the comma separates thousands"),
         ("<2.0", "cost", "below a detection limit: write the limit itself, 2.0"),
-        ("> 50", "cost", "above a measuring limit: write the limit itself, 50, if that is beyond your threshold"),
         ("pending", "cost", "it is text: write the number that was measured, or leave the cell empty"),
-        ("78,2", "weight", "it has a decimal comma: write 78.2"),
-        ("0,5", "action", "write 0.5"),
-        ("half", "action", "it is text: write the number"),
     ],
 )
 def test_a_cell_that_is_no_number_says_what_to_write(cell, column, named):

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from benchmarks.figures import closed_loop
 from benchmarks.figures.__main__ import app
 from safedial.io import read_rows
@@ -23,6 +25,7 @@ def test_every_world_has_every_policy_and_says_where_its_promise_holds(tmp_path)
     assert (tmp_path / "conformal.png").exists()
 
 
+@pytest.mark.slow
 def test_the_closed_loop_is_written_drawn_and_summarised(tmp_path):
     done = run("closed-loop", "--seeds", "1", "--rounds", "60", "--out", tmp_path, "--json", program=app)
     assert done.returncode == 0, done.stderr

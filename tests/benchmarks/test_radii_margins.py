@@ -29,6 +29,7 @@ def test_the_right_constant_overstated_by_one_is_hp_probe():
     assert same.reward == pytest.approx(simulate(hp_probe(), world, spec, rounds=200, seeds=2).reward, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_a_constant_five_times_too_large_costs_the_adaptive_radius_less_than_a_quarter(count):
     loss = {row["radius"]: row["loss"] for row in overstated_rows(seeds=2, rounds=count(5_000, 10_000))}
     assert loss["noise-adaptive"] < 0.25

@@ -57,6 +57,7 @@ def test_help_shows_every_word_that_is_written():
     assert "The policy [hp_probe]." in CliRunner().invoke(make_app(), ["plan", "--help"]).stdout
 
 
+@pytest.mark.slow
 def test_where_there_is_an_engine_there_is_a_device():
     options = {name: {each.name for each in command.params} for name, command in commands()}
     replays = {"safedial evaluate", "safedial reproduce battery"}
@@ -143,10 +144,7 @@ def test_simulate_without_json_prints_a_table():
         ["--policy", "hp_probe", "--probe", "sqrt", "--noise", "truncated", "--promise", "joint"],
         ["--policy", "epsilon_greedy", "--epsilon", "0.1", "--learn-from", "exploring", "--noise", "uniform"],
         ["--policy", "clairvoyant", "--dose", "hill:0.5,2", "--radius", "paper"],
-        ["--policy", "fixed", "--dose", "power:2", "--baseline-cost", "0.1"],
         ["--cost-sensor-noise", "0.02", "--reward-sensor-noise", "0.1", "--dose", "logistic:0.5,6"],
-        ["--ridge", "2", "--coefficient-bound", "2", "--context-bound", "3", "--reward-noise", "0.5"],
-        ["--violation-risk", "0.05", "--estimation-risk", "0.02", "--cost-noise", "0.3"],
         ["--policy", "hp_conformal", "--start-dose", "0.1", "--promise", "conformal", "--groups", "none"],
         ["--policy", "hp_conformal", "--contexts", "drift", "--noise", "context-scale"],
         ["--total-risk", "0.05", "--policy", "thompson", "--scale", "0.5"],
@@ -164,22 +162,9 @@ def test_every_option_of_simulate_works(extra):
     [
         (["--policy", "hp_usb"], "hp_ucb"),
         (["--threshold", "-1"], "threshold = -1.0"),
-        (["--threshold", "nan"], "threshold = nan"),
-        (["--violation-risk", "1.5"], "violation_risk = 1.5"),
-        (["--radius", "small"], "radius"),
-        (["--radius", "paper", "--dim", "1"], "dim = 1"),
-        (["--dim", "0"], "dim"),
-        (["--rounds", "0"], "rounds"),
-        (["--seeds", "0"], "seeds"),
-        (["--noise", "cauchy"], "noise"),
-        (["--contexts", "kind"], "contexts"),
         (["--probe", "0.1"], "--probe"),
         (["--policy", "hp_probe", "--probe", "two"], "probe"),
         (["--dose", "cubic:2"], "--dose"),
-        (["--dose", "power"], "--dose"),
-        (["--dose", "power:x"], "--dose"),
-        (["--dose", "power:-1"], "exponent"),
-        (["--promise", "always"], "promise"),
         (["--seeds", "many"], "seeds"),
         (["--colour", "blue"], "colour"),
     ],
@@ -223,6 +208,7 @@ def test_a_terminal_without_unicode_is_served_too():
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_an_interrupt_is_one_line_and_code_130():
     long = [*SIMULATE, "--rounds", "10000000"]
     started = subprocess.Popen([sys.executable, "-m", "safedial", *long], stderr=subprocess.PIPE, text=True)
@@ -276,15 +262,9 @@ def test_doctor_says_what_is_missing():
     ("version", "known"),
     [
         ((3, 7, 0), True),
-        ((3, 40, 1), True),
         ((3, 44, 5), True),
         ((3, 44, 6), False),
-        ((3, 45, 0), True),
-        ((3, 50, 6), True),
-        ((3, 50, 7), False),
-        ((3, 51, 2), True),
         ((3, 51, 3), False),
-        ((3, 53, 1), False),
     ],
 )
 def test_doctor_warns_of_versions_of_sqlite_with_the_wal_reset_fault(version, known, monkeypatch):

@@ -10,6 +10,8 @@ import pytest
 from safedial.errors import EXTRAS, how_to_install
 from safedial.specfile import EXAMPLE
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 SERVICE = ("fastapi", "uvicorn", "sqlalchemy", "orjson", "prometheus_client")
 STORE = ("--storage", "sqlite:///trial.db")

@@ -27,17 +27,6 @@ def test_simulate_takes_radius_and_margin_and_says_what_is_promised(words, promi
     assert found == (None if promised is None else pytest.approx(promised))
 
 
-@pytest.mark.parametrize(("words", "rule"), [
-    (["--radius", "tight"], "radius"),
-    (["--margin", "bounded"], "noise_low"),
-    (["--margin", "gaussian", "--promise", "conformal"], "promise"),
-])  # fmt: skip
-def test_what_does_not_go_together_is_refused_by_name(words, rule):
-    done = CliRunner().invoke(make_app(), [*PLAIN, *words])
-    assert done.exit_code != 0
-    assert rule in str(done.exception) + done.output
-
-
 def test_radius_margin_and_scale_are_axes_of_a_grid():
     grid = parse_grid("""
 [sweep]

@@ -27,6 +27,7 @@ def test_the_variance_bound_is_its_formula():
             assert exact <= ours <= exact * (1 + mpf(10) ** -13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.5, 0.02])
 def test_the_variance_bound_covers_for_all_rounds_at_once(share, count):
     """Noise on two points of mean 0 within [−1, 1]: the hard case, whose square has the largest spread."""

@@ -143,6 +143,7 @@ def test_an_agent_with_a_scale_is_the_agent_with_the_sensor(tmp_path):
     assert "h(z, x)" in right.explain()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scale", "contexts"), [
     (power_scale(0.5), "iid"),
     (power_scale(2.0), "adversarial"),

@@ -30,7 +30,7 @@ from safedial.worlds.world import generators
 from tests.conftest import FULL
 from tests.oracles import largest_scale
 
-pytestmark = pytest.mark.no_cover
+pytestmark = pytest.mark.slow
 
 RISK, SEEDS, ROUNDS, LEVEL = 0.05, 1200, 201, 1e-6
 LOOKS = (25, 50, 100, 200)

@@ -320,7 +320,6 @@ def test_a_certificate_is_plain_json_at_full_dose_too(curve, threshold):
     assert (decision.action == 1.0) == (threshold == 6.0)
 
 
-@pytest.mark.no_cover
 def test_an_unmeasured_violation_does_not_count_and_a_round_that_was_not_certified_proves_nothing():
     """Each of 40 agents alarms falsely with probability at most 0.02; the seeds are fixed."""
     rng = np.random.default_rng(0)

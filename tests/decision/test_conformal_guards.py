@@ -55,6 +55,7 @@ def test_without_the_guard_it_leaps_and_with_it_fewer_early_rounds_are_too_costl
     assert max(run["worst"] for run in held) < 0.6 * max(run["worst"] for run in free)
 
 
+@pytest.mark.slow
 def test_missing_outcomes_that_are_vouched_for_cost_little_and_others_much(count):
     """Shares of the full-information reward: within 5 points with and without a tenth of the outcomes."""
 
@@ -234,7 +235,7 @@ def drifted_pilot(history, seed, rounds=300, pilot=150):
     return agent
 
 
-@pytest.mark.no_cover
+@pytest.mark.slow
 def test_a_pilot_that_differs_raises_no_alarm_where_history_only_trains():
     """Exchangeable rounds alarm with probability 0.01 at most: 2 of 20 would be unlikely at level 0.02."""
     assert sum(drifted_pilot("train", seed).alarmed for seed in range(20)) <= 1

@@ -92,7 +92,7 @@ def excess_numbers(latest, decision, count):
     return [first + i for i, (x, c, s) in enumerate(latest) if excess_at(x, c, s, min(scale * x["dose"], 20.0))]
 
 
-@pytest.mark.no_cover
+@pytest.mark.slow
 def test_the_promise_holds_for_dependent_costs_at_each_look():
     looks, over, runs = (12, 25), np.zeros(2, dtype=int), 1000 if FULL else 30
     for seed in range(runs):

@@ -150,7 +150,6 @@ def test_a_lost_outcome_is_skipped_if_somebody_vouches_for_the_reason_and_ends_t
     assert (conformal.informative_rounds, conformal.violations, len(conformal._learner.rounds.left)) == (0, 0, 1)
 
 
-@pytest.mark.no_cover
 def test_a_nurse_who_foresees_bad_reactions_cannot_bias_what_is_learned():
     """She withholds where the noise is above 0. Dropping those rounds made the confidence set miss in every run."""
     rng = np.random.default_rng(3)

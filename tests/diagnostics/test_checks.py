@@ -30,6 +30,7 @@ def test_there_is_a_world_for_every_check():
     assert len(CHECKS) == 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", BREAKS)
 def test_a_broken_assumption_is_caught(world, count):
     name, maker, rounds = BREAKS[world]
@@ -39,6 +40,7 @@ def test_a_broken_assumption_is_caught(world, count):
     assert caught >= 0.8 * runs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("noise", "contexts"), [("gaussian", "iid"), ("rademacher", "adversarial")])
 def test_where_the_spec_is_true_false_flags_stay_at_their_level(noise, contexts, count):
     runs = count(40, 1000)
@@ -47,6 +49,7 @@ def test_where_the_spec_is_true_false_flags_stay_at_their_level(noise, contexts,
     assert binomtest(false, runs, 0.05, alternative="greater").pvalue > 1e-6
 
 
+@pytest.mark.slow
 def test_at_a_level_of_one_half_clean_logs_are_still_mostly_quiet(count):
     """A level that flags can reach: each check alone stays within its part of it."""
     runs, level = count(60, 1000), 0.5
@@ -56,6 +59,7 @@ def test_at_a_level_of_one_half_clean_logs_are_still_mostly_quiet(count):
         assert binomtest(false, runs, level / len(CHECKS), alternative="greater").pvalue > 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [
     {"cost_sensor_noise": 0.1, "reward_sensor_noise": 0.05},
     {"cost_sensor_noise": 0.1, "sensor_dependent": True},

@@ -66,6 +66,7 @@ def test_the_checks_of_a_conformal_spec_need_no_constants_and_name_those_that_do
     json.dumps([each.to_dict() for each in told.values()])
 
 
+@pytest.mark.slow
 def test_false_flags_are_as_rare_as_stated(count):
     """At most one log in five at level 0.2; this test's own false-alarm level is 1e-6."""
     runs, rng = count(60, 300), np.random.default_rng(0)

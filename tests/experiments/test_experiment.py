@@ -165,6 +165,7 @@ def test_the_list_names_every_experiment_once_and_its_order_is_the_reports(tmp_p
     assert f"Not run yet: {', '.join(names)} (" in write_report(tmp_path, [*EXPERIMENTS, COINS]).read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "slow"), [("--help", "safedial.experiments"), ("reproduce --help", "scipy")])
 def test_help_imports_nothing_slow(words, slow):
     code = "import sys; from safedial.cli import make_app; from typer.testing import CliRunner; "

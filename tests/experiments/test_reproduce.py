@@ -24,6 +24,7 @@ def results(tmp_path_factory):
     return folder, json.loads(done.stdout)["files"]
 
 
+@pytest.mark.slow
 def test_everything_is_written_and_named(results):
     folder, files = results
     assert {path.name for path in folder.iterdir()} == {file.rsplit("/", 1)[1] for file in files}
@@ -32,6 +33,7 @@ def test_everything_is_written_and_named(results):
     }
 
 
+@pytest.mark.slow
 def test_the_report_is_one_file_that_fetches_nothing(results):
     page = (results[0] / "report.html").read_text()
     assert page.count("data:image/png;base64,") == 6
@@ -79,6 +81,7 @@ def test_an_experiment_is_made_with_the_seeds_that_are_named(tmp_path):
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.slow
 def test_pictures_can_be_drawn_again_from_the_written_files_alone(results):
     folder = results[0]
     pictures = set(folder.glob("*.png"))
@@ -90,6 +93,7 @@ def test_pictures_can_be_drawn_again_from_the_written_files_alone(results):
     assert write_report(folder).exists()
 
 
+@pytest.mark.slow
 def test_curves_have_bands_and_the_bound_lies_above(results):
     rows = read_rows(results[0] / "synthetic.csv")
     assert {row["dim"] for row in rows} == {5, 10}
@@ -99,6 +103,7 @@ def test_curves_have_bands_and_the_bound_lies_above(results):
             assert row["regret"] <= row["theorem_2"]
 
 
+@pytest.mark.slow
 def test_epsilon_zero_is_hp_ucb_and_epsilon_one_the_first_action(results):
     last = {(row["dim"], row["series"]): row["regret"] for row in read_rows(results[0] / "synthetic.csv")}
     by_share = {
@@ -149,6 +154,7 @@ def test_a_report_of_table1_alone_says_what_is_missing(tmp_path):
     assert "Not run yet: synthetic, theory, epsilon" in write_report(tmp_path).read_text()
 
 
+@pytest.mark.slow
 def test_all_20_cells_overlap_the_paper_with_30_seeds():
     rows = table1(dim=5, seeds=30, rounds=10_000)
     assert len(rows) == 20
@@ -157,6 +163,7 @@ def test_all_20_cells_overlap_the_paper_with_30_seeds():
     assert all(row["overlaps_paper"] for row in rows)
 
 
+@pytest.mark.slow
 def test_nonlinear_has_every_world_and_policy_and_the_bound(results):
     rows = read_rows(results[0] / "nonlinear.csv")
     assert len(nonlinear.finals(rows)) == len(nonlinear.PLACES) * len(nonlinear.SERIES)

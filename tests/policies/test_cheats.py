@@ -11,8 +11,6 @@ from safedial.function_classes import features
 from safedial.testing import _checks
 from safedial.testing.claims import NotApplicable
 
-pytestmark = pytest.mark.no_cover
-
 
 def is_caught(factory, claim=""):
     """Whether `check_policy` would report a failure of a claim whose name contains these words; it runs no further."""

@@ -28,6 +28,7 @@ def at_most(members, risk):
     return binomtest(int(members.sum()), members.size, risk, alternative="greater").pvalue > LEVEL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", WORLDS.values(), ids=WORLDS)
 def test_each_round_violates_at_most_as_often_as_promised_within_each_group(world, count):
     """What is learned does not depend on the doses, so decisions are asked for at `TIMES` only."""
@@ -41,6 +42,7 @@ def test_each_round_violates_at_most_as_often_as_promised_within_each_group(worl
                 assert at_most(members, risk), (risk, group, members.mean())
 
 
+@pytest.mark.slow
 def test_the_promise_holds_within_the_users_groups(count):
     spec = make_spec(violation_risk=0.1)
     world = LinearWorld(dim=3, noise="context-scale")
@@ -92,6 +94,7 @@ def test_the_simulator_plays_the_same_promise():
     assert not run.alarmed.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dim", "share"), [(5, 0.95), (10, 0.94)])
 def test_it_earns_most_of_what_one_who_knows_all_would(dim, share, count):
     spec = make_spec(violation_risk=0.02)

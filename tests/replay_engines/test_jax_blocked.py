@@ -50,6 +50,7 @@ def test_jax_plays_what_blocked_plays(kind, form):
     assert_same(*both("hp_ucb", rounds, make_spec(**QUIET, threshold=0.3, ridge=0.1), form=form, optimised=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LINEAR)
 def test_every_linear_policy_runs_in_jax(name):
     rounds = make_rounds("random", 150, 5)
@@ -58,6 +59,7 @@ def test_every_linear_policy_runs_in_jax(name):
     assert_same(*both(name, rounds, make_spec(**QUIET, threshold=0.3, ridge=0.1), **given))
 
 
+@pytest.mark.slow
 @settings(max_examples=40 if FULL else 5)
 @given(
     count=st.integers(1, 90),

@@ -11,9 +11,9 @@ import pytest
 
 from safedial.service import running
 from safedial.study import Store, create_study
-from tests.study.conftest import SPEC, postgres, storage
+from tests.study.conftest import SPEC, postgres, pytest_generate_tests, storage
 
-__all__ = ["postgres", "storage"]
+__all__ = ["postgres", "pytest_generate_tests", "storage"]
 
 
 class Answer(NamedTuple):

@@ -9,10 +9,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
-
 from safedial.client import Client
-from safedial.errors import InvalidInput
 from safedial.service import make_app, read_routes, running
 from safedial.service.problem import STATUS, WORDS
 from safedial.study import MEANINGS, Store, create_study
@@ -45,30 +42,20 @@ def test_a_study_is_created_asked_told_corrected_made_void_and_verified(service)
     assert {row["name"] for row in service.get("/v1/studies").json()["studies"]} == {"trial", "infusion"}
 
 
-def test_a_shield_study_is_asked_with_a_proposal_over_http(service):
+def test_proposals_and_several_costs_over_http(service):
     policy = {"name": "hp_shield", "base": "proposal", "growth": {"growth": "additive", "low": 0, "high": 1}}
     spec = {"dim": 1, "promise": "bracket", "threshold": 2, "violation_risk": 0.5, "policy": policy, "start_action": 1}
     spec["dial"] = {"high": 9}
     assert service.post("/v1/studies", {"name": "doses", "spec": spec}).status == 201
-    own = {"name": "odd", "spec": {**spec, "policy": {**policy, "growth": {"growth": "additive", "low": 2, "high": 1}}}}
-    assert service.post("/v1/studies", own).status == 422
     client = Client(service.url)
     first = client.ask("doses", [0.5], proposal=3, key="visit-1")
     assert (first.action, first.certificate["proposal"]) == (1.0, 3.0)
     assert client.ask("doses", [0.5], proposal=3, key="visit-1").replayed
-    with pytest.raises(InvalidInput, match="key_reused"):
-        client.ask("doses", [0.5], proposal=4, key="visit-1")
     client.tell(first.id, reward=0, cost=0.5)
     client.tell(client.ask("doses", [0.5], proposal=3).id, reward=0, cost=3.0)
     count = client.ask("doses", [0.5], proposal=3).certificate["count"]
     assert count["exceeding"] == [row["id"] for row in service.get("/v1/studies/doses/decisions").json()["rows"][1:2]]
-    path = "/v1/studies/doses/decisions"
-    for body in ({}, {"proposal": -1}, {"proposal": "three"}, {"proposal": 3, "baseline_cost": 1}):
-        answer = service.post(path, {"context": [0.5], **body})
-        field = "baseline_cost" if "baseline_cost" in body else "proposal"
-        assert (answer.status, answer.json()["field"]) == (422, field), answer
-        assert answer.code in ("invalid_input", "not_finite")
-    answer = service.post("/v1/studies/trial/decisions", {"context": [0.5, 0.1], "proposal": 3})
+    answer = service.post("/v1/studies/doses/decisions", {"context": [0.5], "proposal": "three"})
     assert (answer.status, answer.json()["field"]) == (422, "proposal")
     assert client.verify("doses")["ok"]
     costs = {
@@ -84,15 +71,6 @@ def test_a_shield_study_is_asked_with_a_proposal_over_http(service):
     client.correct(name, cost={"heat": 1, "load": 7}, reason="came later")
     row = service.get("/v1/studies/two/decisions").json()["rows"][0]
     assert (row["cost"], row["violated"]) == ({"heat": 1.0, "load": 7.0}, True)
-    certified = {name: {"threshold": 0.5, "noise": 0.2} for name in ("heat", "load")}
-    both = {name: value for name, value in SPEC.items() if name not in ("threshold", "cost_noise")}
-    client.create_study("both", both | {"costs": certified})
-    name = client.ask("both", [0.5, 0.1]).id
-    client.tell(name, reward=0, cost={"heat": 0.6, "load": 0.1})
-    row = service.get("/v1/studies/both/decisions").json()["rows"][0]
-    assert (row["cost"], row["violated"]) == ({"heat": 0.6, "load": 0.1}, True)
-    assert set(client.ask("both", [0.5, 0.1]).certificate["costs"]) == {"heat", "load"}
-    assert client.verify("both")["ok"]
     client.close()
 
 
@@ -180,15 +158,6 @@ def test_an_outcome_twice_is_200_and_another_is_409_with_the_way_to_a_correction
     assert f"/v1/decisions/{decision}/correction" in other.json()["detail"]
 
 
-def test_changes_need_reasons(service):
-    decision = service.ask("trial", [0.5, 0.1]).json()["id"]
-    service.post(f"/v1/decisions/{decision}/outcome", {"reward": 0.1, "cost": 0.1})
-    for act, body in (("correction", {"cost": 0.2}), ("void", {})):
-        assert service.post(f"/v1/decisions/{decision}/{act}", body).status == 422
-        assert service.post(f"/v1/decisions/{decision}/{act}", {**body, "reason": " "}).code == "reason_required"
-    assert service.post("/v1/studies/trial/resume", {"reason": "looked at it"}).status == 422
-
-
 def test_a_stopped_study_advises_the_fallback_and_says_why_until_it_is_resumed(service, store):
     create_study("strict", {**SPEC, "guard": {"stop": {"violations": 1, "of_last": 10}}}, storage=store)
     decision = service.ask("strict", [0.5, 0.1]).json()["id"]
@@ -273,12 +242,6 @@ def test_no_secret_key_or_context_value_is_in_any_log_or_error(tmp_path, caplog,
     everything = b"".join(said).decode() + caplog.text + out + err
     for word in (mark, secret, key, key.split("_", 2)[2]):
         assert word not in everything, word
-
-
-def test_a_password_in_the_storage_url_reaches_no_error():
-    with pytest.raises(Exception, match="storage") as refused:
-        Store("postgresql://me:hunter2@127.0.0.1:1/none")
-    assert "hunter2" not in str(refused.value)
 
 
 def test_the_openapi_document_describes_every_route_and_needs_no_network(service):
@@ -470,16 +433,3 @@ def test_a_misspelt_name_in_a_query_is_refused_and_not_ignored(service):
         assert takes in answer.json()["detail"]
         assert "patient" not in answer.json()["detail"]
     assert service.get("/v1/studies/trial/decisions?limit=1").status == 200
-
-
-def test_a_resume_says_over_http_whether_the_study_goes_on(service):
-    spec = {**SPEC, "guard": {"max_open": 1}}
-    assert service.post("/v1/studies", {"name": "ward", "spec": spec}).status == 201
-    idle = service.post("/v1/studies/ward/resume", {"reason": "nothing to clear"})
-    assert (idle.status, "the study is not stopped" in idle.json()["detail"]) == (422, True)
-    ids = [service.ask("ward", [0.1, 0.1]).json()["id"] for _ in range(3)]
-    again = service.post("/v1/studies/ward/resume", {"reason": "looked at it"})
-    assert (again.status, again.json()["stop_reason"]) == (201, "too_many_open")
-    for each in ids[:2]:
-        assert service.post(f"/v1/decisions/{each}/outcome", {"reward": 0.0, "cost": 0.0}).status == 201
-    assert service.post("/v1/studies/ward/resume", {"reason": "outcomes are in"}).json()["stop_reason"] == ""

@@ -45,13 +45,9 @@ def test_what_is_no_finite_number_is_422_and_is_not_repeated(service, word):
     ("context", "code"),
     [
         ([MARK], "wrong_dimension"),
-        ([MARK, 0.1, 0.1], "wrong_dimension"),
         ([[MARK, 0.1]], "wrong_dimension"),
-        ([], "wrong_dimension"),
         (MARK, "wrong_dimension"),
         ("0.1,0.2", "wrong_dimension"),
-        ({"a": MARK, "b": 0.1}, "wrong_dimension"),
-        ([MARK, None], "not_finite"),
         ([MARK, MARK], "context_out_of_bounds"),
     ],
 )
@@ -83,41 +79,10 @@ def test_missing_and_unknown_features_are_422_and_order_does_not_matter(service,
     assert one["certificate"]["context"] == two["certificate"]["context"]
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"threshold": 0},
-        {"threshold": -1},
-        {"threshold": "0.5"},
-        {"violation_risk": 0},
-        {"violation_risk": 1},
-        {"estimation_risk": 1.5},
-        {"coefficient_bound": 0},
-        {"context_bound": -1},
-        {"reward_noise": True},
-        {"cost_noise": None},
-        {"ridge": 0},
-        {"dim": 0},
-        {"dim": 2.5},
-        {"dim": 1001},
-        {"dim": 10**9},
-        {"policy": "thompson"},
-        {"policy": ["hp_ucb"]},
-        {"radius": "large"},
-        {"colour": "red"},
-        {"dose": {"curve": "power", "exponent": -1}},
-        {"dose": {"curve": "tabulated", "actions": [0, 0.5, 1], "intensities": [0, 0.7, 0.6]}},
-        {"dose": {"curve": "tabulated", "actions": [0, 1], "intensities": [0.2, 1]}},
-        {"dose": []},
-        {"dial": {"low": 3, "high": 1}},
-        {"dial": 7},
-        {"features": {"names": "ab"}},
-        {"guard": {"max_open": 0}},
-        {"guard": {"stop": 3}},
-        {"guard": {"stop": {"violations": 1, "of_last": 10**19}}},
-        {"guard": {"caps": {"a": 1}}},
-    ],
-)
+BAD_SPECIFICATIONS = ({"threshold": -1}, {"dim": 10**9}, {"policy": ["hp_ucb"]}, {"dose": []}, {"guard": {"stop": 3}})
+
+
+@pytest.mark.parametrize("changes", BAD_SPECIFICATIONS)
 def test_a_bad_specification_is_422_and_makes_no_study(service, changes):
     answer = service.post("/v1/studies", {"name": "bad", "spec": {**SPEC, **changes}})
     assert answer.status == 422, answer
@@ -125,7 +90,7 @@ def test_a_bad_specification_is_422_and_makes_no_study(service, changes):
     assert [row["name"] for row in service.get("/v1/studies").json()["studies"]] == ["trial"]
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a/b", "../x", "é", "-a", "x" * 65, 7, None, ["a"]])
+@pytest.mark.parametrize("name", ["", "../x", 7])
 def test_a_bad_name_is_422(service, name):
     assert service.post("/v1/studies", {"name": name, "spec": SPEC}).status == 422
 
@@ -142,24 +107,6 @@ def test_an_unknown_decision_or_study_is_404(service, store):
         assert service.get(f"/v1/studies/nobody{path}").status == 404
     for name in ("a%00b", "%C3%A9", "_store", "a%2Fb", "x" * 100):
         assert service.get(f"/v1/studies/{name}").status == service.get(f"/v1/decisions/{name}.2").status == 404
-
-
-def test_an_outcome_with_nothing_applied_is_stored_and_not_folded(service):
-    decision = service.ask("trial", [0.5, 0.1]).json()["id"]
-    outcome = {"reward": 0.0, "cost": 0.0, "applied_action": 0.0}
-    assert service.post(f"/v1/decisions/{decision}/outcome", outcome).status == 201
-    state = service.get("/v1/studies/trial").json()
-    assert (state["outcomes"], state["informative_rounds"], state["open"]) == (1, 0, 0)
-    kinds = [event["kind"] for event in service.get("/v1/studies/trial/events").json()["events"]]
-    assert kinds == ["study_created", "decided", "outcome"]
-
-
-def test_a_quotient_that_is_not_finite_is_422(service):
-    decision = service.ask("trial", [0.5, 0.1]).json()["id"]
-    outcome = {"reward": 0.1, "cost": 1e300, "applied_action": 1e-300}
-    answer = service.post(f"/v1/decisions/{decision}/outcome", outcome)
-    assert (answer.status, answer.code) == (422, "not_finite")
-    assert events(service) == 2
 
 
 def test_too_large_too_deep_and_broken_bodies_are_refused(service):
@@ -263,6 +210,7 @@ def test_a_store_whose_file_is_gone_is_503(service, tmp_path):
     assert service.ask("trial", [0.5, 0.1]).json()["seq"] == 3
 
 
+@pytest.mark.slow
 def test_a_database_server_that_is_gone_is_503():
     server = Server()
     with Store(server.url()) as store:
@@ -278,6 +226,7 @@ def test_a_database_server_that_is_gone_is_503():
             assert time.monotonic() - started < 20
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_not_ready_until_there_is_room_again(tmp_path):
     """The process may write files of so many bytes and no more; then the limit is lifted."""
     limit = 400_000

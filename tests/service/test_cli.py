@@ -68,6 +68,7 @@ def test_a_new_store_is_announced_and_a_service_only_when_it_can_start(tmp_path,
     assert all("at http://127.0.0.1:8123/ " in done.stderr for done in (made, again))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_serve_runs_until_it_is_told_to_stop_and_keeps_everything(storage, workers):
     port = free_port()

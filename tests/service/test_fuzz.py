@@ -32,6 +32,7 @@ def api(tmp_path_factory):
             yield schemathesis.openapi.from_url(f"{url}/openapi.json")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
 @pytest.mark.parametrize("number", range(ROUTES))
 def test_no_request_makes_the_service_fail(api, number, mode):

@@ -71,6 +71,7 @@ def stated(service, study="trial"):
     return {name: float(state[name]) for name in NUMBERS}
 
 
+@pytest.mark.slow
 def test_the_page_shows_the_numbers_of_the_api_and_follows_them_without_a_reload(service, page):
     fill(service, 30)
     page.open(f"{service.url}/#trial")
@@ -88,6 +89,7 @@ def test_the_page_shows_the_numbers_of_the_api_and_follows_them_without_a_reload
     assert {url.split("/")[2] for url in page.requests if not url.startswith("data:")} == {service.url.split("/")[2]}
 
 
+@pytest.mark.slow
 def test_a_click_opens_the_certificate_in_plain_words(service, page):
     fill(service, 12)
     page.open(f"{service.url}/#trial")
@@ -108,6 +110,7 @@ def test_a_click_opens_the_certificate_in_plain_words(service, page):
     assert page.console == []
 
 
+@pytest.mark.slow
 def test_decisions_are_paged(service, page):
     fill(service, 40)
     page.open(f"{service.url}/#trial")
@@ -127,6 +130,7 @@ def test_decisions_are_paged(service, page):
     assert seen <= set(names)
 
 
+@pytest.mark.slow
 def test_a_stopped_study_says_why_and_what_it_advises(service, store, page):
     create_study("strict", {**SPEC, "guard": {"stop": {"violations": 1, "of_last": 10}}}, storage=store)
     fill(service, 6, "strict")
@@ -143,6 +147,7 @@ def test_a_stopped_study_says_why_and_what_it_advises(service, store, page):
     assert "stopped" in page.run("document.getElementById('cards').innerText")
 
 
+@pytest.mark.slow
 def test_the_page_asks_for_a_key_where_one_is_needed(store, page):
     create_study("trial", SPEC, storage=store)
     key, _ = create_key(store, "read", reason="test", actor="tester")
@@ -155,6 +160,7 @@ def test_the_page_asks_for_a_key_where_one_is_needed(store, page):
         assert page.run("document.getElementById('decisions').innerText") == "0"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True])
 def test_the_page_fits_a_phone_and_follows_the_readers_colours(service, page, dark):
     fill(service, 12)
@@ -166,6 +172,7 @@ def test_the_page_fits_a_phone_and_follows_the_readers_colours(service, page, da
     assert (back == "rgb(18, 22, 27)") is dark
 
 
+@pytest.mark.slow
 def test_the_api_page_works_offline(service, page):
     page.open(f"{service.url}/docs")
     page.until("document.querySelectorAll('details').length", wanted=lambda count: count >= 14)
@@ -313,6 +320,7 @@ def read(page, name):
     return page.run(f"document.getElementById('{name}').innerText")
 
 
+@pytest.mark.slow
 def test_the_page_shows_a_conformal_study_too(service, store, page):
     spec = {"dim": 2, "promise": "conformal", "threshold": 0.5, "violation_risk": 0.1, "start_dose": 0.1}
     study = create_study("conformal", spec, storage=store)
@@ -346,6 +354,7 @@ INSULIN = {
 }
 
 
+@pytest.mark.slow
 def test_the_page_shows_proposals_the_shield_s_sentence_and_what_set_the_dose(service, store, page):
     study = create_study("insulin", INSULIN, storage=store)
     for number in range(30):
@@ -380,6 +389,7 @@ def test_the_page_shows_proposals_the_shield_s_sentence_and_what_set_the_dose(se
     assert page.console == []
 
 
+@pytest.mark.slow
 def test_the_page_shows_which_of_several_costs_is_near_its_limit(service, store, page):
     costs = {
         "trough": {"threshold": 20, "unit": "mg/l", "growth": {"growth": "relative", "low": 1, "high": 1, "floor": 1}},
@@ -427,6 +437,7 @@ def test_the_page_shows_which_of_several_costs_is_near_its_limit(service, store,
     assert page.console == []
 
 
+@pytest.mark.slow
 def test_a_study_that_stays_at_its_start_dose_is_flagged(service, store, page):
     spec = {"dim": 2, "promise": "conformal", "threshold": 0.5, "violation_risk": 0.2, "start_action": 0.1}
     study = create_study("start", spec, storage=store)
@@ -453,6 +464,7 @@ WARD = {
 TRADE = ("τ", "intensity", "radius", "reward index", "exchangeab", "norm", "sub-Gaussian", "conformal", "-0.3")
 
 
+@pytest.mark.slow
 def test_the_page_speaks_of_visits_and_raw_values_in_words_a_ward_knows(service, store, page):
     study = create_study("ward", WARD, storage=store)
     for number in range(20):
@@ -493,6 +505,7 @@ def test_the_page_speaks_of_visits_and_raw_values_in_words_a_ward_knows(service,
     assert page.console == []
 
 
+@pytest.mark.slow
 def test_a_visit_is_found_by_its_key_its_metadata_or_its_number(service, store, page):
     study = create_study("ward", WARD, storage=store)
     for number in range(40):
@@ -523,6 +536,7 @@ def test_a_visit_is_found_by_its_key_its_metadata_or_its_number(service, store, 
     assert "visit-27" in read(page, "rows")
 
 
+@pytest.mark.slow
 def test_an_alarm_that_was_taken_back_stays_on_the_page(service, store, page):
     study = create_study("strict", {**SPEC, "guard": {"stop": {"violations": 1, "of_last": 10}}}, storage=store)
     study.tell(study.ask([0.3, 0.3]).id, reward=0.1, cost=0.51)
@@ -538,6 +552,7 @@ def test_an_alarm_that_was_taken_back_stays_on_the_page(service, store, page):
     assert "The study was resumed by a person on" in read(page, "certificate")
 
 
+@pytest.mark.slow
 def test_a_study_stopped_by_its_alarm_shows_the_evidence_that_stopped_it(service, store, page):
     study = create_study("alarmed", {**SPEC, "violation_risk": 0.01, "cost_noise": 0.6}, storage=store)
     while not study.status()["stop_reason"]:
@@ -551,6 +566,7 @@ def test_a_study_stopped_by_its_alarm_shows_the_evidence_that_stopped_it(service
     assert "stops the study" not in note
 
 
+@pytest.mark.slow
 def test_a_demo_shows_its_page_within_ten_seconds_and_says_where_its_file_is(tmp_path):
     from safedial.service.demo import run_demo
 

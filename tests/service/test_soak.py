@@ -5,6 +5,8 @@ in test_kill and test_attacks.
 import json
 import sys
 
+import pytest
+
 from benchmarks import soak
 
 
@@ -16,6 +18,7 @@ def test_half_of_the_kills_are_on_either_database_and_no_store_sees_more_than_fi
         assert abs(sum(count if name == "sqlite" else -count for name, count in shared)) <= 1
 
 
+@pytest.mark.slow
 def test_a_run_that_was_interrupted_goes_on_and_what_is_done_is_not_done_again(tmp_path, monkeypatch, capsys):
     file = tmp_path / "report.json"
     monkeypatch.setattr(

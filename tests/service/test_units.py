@@ -104,6 +104,7 @@ SHIELD = {
 }
 
 
+@pytest.mark.slow
 def test_the_page_shows_one_unit_its_course_and_its_count(store, tmp_path, browser):
     study = create_study("ward", SHIELD, storage=store)
     for number in range(24):

@@ -17,6 +17,8 @@ from tests.service.browser import Browser
 from tests.service.conftest import Caller
 from tests.study.conftest import SPEC
 
+pytestmark = pytest.mark.slow
+
 AXE = Path(__file__).parent / "axe.min.js"
 AXE_SHA256 = "20c09fe157a8a34a30e241aaa1fcdade657734f08ab379ecfbeb7d45cc46e878"
 """axe-core 4.14.0 by Deque Systems under the Mozilla Public License 2.0, as in its npm package."""

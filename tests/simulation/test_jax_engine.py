@@ -67,6 +67,7 @@ def test_with_a_dose_curve_and_a_world_of_another_kind(small_parts):
     agree(simulate(*given, **told), simulate(*given, **told, engine="jax"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("many", [1, 5000])
 def test_the_kernel_of_a_gpu_plays_the_same_rounds(many, monkeypatch):
     """With a seed for every thread, and with a few for every warp."""
@@ -121,6 +122,7 @@ def test_one_program_serves_all_specs_of_a_form_and_all_worlds_that_numpy_draws(
         agree(again, simulate("hp_probe", LinearWorld(dim=2, **world), other, rounds=30, seeds=2))
 
 
+@pytest.mark.slow
 def test_a_program_is_not_taken_for_another():
     """Grids that NumPy prints alike, own curves of one name, and a package's policy with another rule."""
     grids = [np.linspace(0.1, 1.0, 1200), np.linspace(0.1, 1.0, 1200)]
@@ -156,6 +158,7 @@ def test_a_seed_that_no_counter_holds_is_refused_by_its_number():
     assert simulate("hp_ucb", LinearWorld(dim=2), make_spec(), seeds=[1, 2**64 - 1], **told).seeds[1] == 2**64 - 1
 
 
+@pytest.mark.slow
 def test_counter_worlds_do_not_depend_on_batch_block_and_chunk(small_parts, monkeypatch):
     told = {"rounds": 80, "engine": "jax", "draws": "counter"}
     whole = simulate("hp_probe", LinearWorld(dim=3), make_spec(), seeds=[0, 1, 5], **told)
@@ -186,6 +189,7 @@ def test_counter_worlds_have_the_law_of_numpy_s(noise):
     np.testing.assert_allclose(np.linalg.norm(np.asarray(drawn["context"]), axis=-1), 2.0, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["hp_probe", "hp_ucb", "on_expectation", "epsilon_greedy", "thompson", "fixed"])
 def test_rates_from_counters_are_those_from_numpy_s_draws(name):
     """Studies with an excess, and with more than half of the studies have: Fisher's exact test, each at level 1e-6."""

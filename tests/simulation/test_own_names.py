@@ -152,6 +152,7 @@ def test_a_plan_is_made_with_them(folder, tmp_path):
     assert len(json.loads(program("plan", *named, *words).stdout)["scenarios"]) == 3
 
 
+@pytest.mark.slow
 def test_a_sweep_imports_them_in_its_workers(folder, tmp_path):
     grid = parse_grid(grid_text(folder))
     assert len(grid.cells) == 3 * 2 * 2

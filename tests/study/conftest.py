@@ -1,4 +1,4 @@
-"""Stores for the tests: every test that takes `storage` runs on SQLite and on PostgreSQL."""
+"""Stores for the tests: on SQLite, and where the database can matter on PostgreSQL too."""
 
 from __future__ import annotations
 
@@ -31,10 +31,22 @@ def postgres():
     server.stop()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+BOTH = (
+    *("test_audit", "test_beside", "test_failures", "test_kill", "test_start", "test_store", "test_study"),
+    *("test_tamper", "test_units", "test_workers", "service.test_cli", "service.test_page"),
+)
+"""Where locks, processes, SQL or a changed store are tested. Elsewhere a study does not know which database it has."""
+
+
+def pytest_generate_tests(metafunc):
+    if "storage" in metafunc.fixturenames and metafunc.module.__name__.endswith(BOTH):
+        metafunc.parametrize("storage", ["sqlite", "postgresql"], indirect=True)
+
+
+@pytest.fixture
 def storage(request, tmp_path):
     """The URL of an empty store."""
-    if request.param == "sqlite":
+    if getattr(request, "param", "sqlite") == "sqlite":
         return f"sqlite:///{tmp_path}/study.db"
     return request.getfixturevalue("postgres").url()
 

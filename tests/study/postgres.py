@@ -17,7 +17,7 @@ HELP = "PostgreSQL's server is not installed: `make setup` installs it, or apt-g
 
 
 class Server:
-    """A running server; `url(name)` makes a fresh database. `settings` are further words for the server."""
+    """A running server; `url()` is an empty store. `settings` are further words for the server."""
 
     def __init__(self, *, durable: bool = False, settings: str = "") -> None:
         self.bin = binaries()
@@ -42,16 +42,18 @@ class Server:
         done = subprocess.run(command, capture_output=True, text=True, cwd=self.folder, check=False)
         assert done.returncode == 0, f"{program}: {done.stdout[-500:]} {done.stderr[-500:]}"
 
-    def url(self) -> str:
-        """The address of a new, empty database."""
+    def url(self, **settings: str) -> str:
+        """The address of an empty store: a schema with a user of its own, made thirty times as fast as a database.
+        `settings` are the user's.
+        """
         self.count += 1
         name = f"study{self.count}"
-        with psycopg.connect(self._address("postgres"), autocommit=True) as connection:  # quicker than createdb
-            connection.execute(f"CREATE DATABASE {name}")
-        return self._address(name)
-
-    def _address(self, database: str) -> str:
-        return f"postgresql://postgres@/{database}?host={self.folder}"
+        with psycopg.connect(f"postgresql://postgres@/postgres?host={self.folder}", autocommit=True) as connection:
+            connection.execute(f"CREATE ROLE {name} SUPERUSER LOGIN")
+            connection.execute(f"CREATE SCHEMA AUTHORIZATION {name}")
+            for key, value in settings.items():
+                connection.execute(f"ALTER ROLE {name} SET {key} = {value}")
+        return f"postgresql://{name}@/postgres?host={self.folder}"
 
     def crash(self) -> None:
         """Stop without writing anything down, and start again from what is on disk."""

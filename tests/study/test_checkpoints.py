@@ -51,9 +51,8 @@ def test_a_study_made_anew_under_the_same_name_does_not_match(lite, tmp_path):
 
 @pytest.mark.parametrize(
     "given",
-    ["3", "x:y", "0:" + "0" * 64, "3:00", "{", "[]", {"seq": 3}, {"seq": "x", "hash": "00"},
-     {"seq": 3, "hash": "0" * 64, "first": "00"}, {"seq": 3, "hash": 7}, {},
-     '{"seq": 1e999, "hash": "00"}', '{"a":' * 100_000, 5, [1], b"1:00"],
+    ["x:y", "0:" + "0" * 64, "3:00", "[]", {"seq": 3}, {"seq": "x", "hash": "00"},
+     {"seq": 3, "hash": "0" * 64, "first": "00"}, '{"seq": 1e999, "hash": "00"}', '{"a":' * 100_000, b"1:00"],
     ids=lambda given: repr(given)[:30],
 )  # fmt: skip
 def test_what_is_no_checkpoint_is_refused(given):

@@ -104,43 +104,6 @@ def test_a_visit_from_the_shell(study, tmp_path):
     assert answer(study("verify", "ward", "--json"))["ok"]
 
 
-def test_a_round_without_an_outcome_says_what_it_does_to_learning(study):
-    def ask(name):
-        return answer(study("ask", name, "0.6,0.3", "--json"))["id"]
-
-    first, second, third, fourth = (ask("trial") for _ in range(4))
-    assert "learns nothing until the outcome" in study("expire", first, "--reason", "six weeks")[1]
-    assert f"void {second} --unrelated" in study("expire", second, "--reason", "six weeks")[1]
-    assert "skips this round" in study("void", first, "--reason", "moved away", "--unrelated")[1]
-    assert "skips this round" in study("expire", third, "--reason", "moved away", "--unrelated")[1]
-    assert "learns nothing more" in study("void", second, "--reason", "looked bad")[1]
-    code, _, told = study("void", second, "--reason", "looked bad", "--unrelated")
-    assert code == 2
-    assert "is void already, without stating that this is unrelated to its outcome; a void round stays void" in told
-    assert "as it was declared" in told
-    told = study("void", first, "--reason", "fell ill")[2]
-    assert "is void already, for another reason and as unrelated to its outcome" in told
-    assert "cannot be undone" in study("void", "--help")[1]
-    told = study("tell", fourth, "--reward", 0, "--cost", 0, "--throttled")[1]
-    assert "learns nothing more" in told
-    study("create", "arrival", *CREATE, "--set", "learning_order=arrival")
-    assert "learns from its other rounds" in study("expire", ask("arrival"), "--reason", "six weeks")[1]
-    fields = ("dim=2", "threshold=0.5", "promise=conformal", "violation_risk=0.1", "start_action=0.2")
-    study("create", "free", *(word for field in fields for word in ("--set", field)))
-    assert "unbounded" in study("expire", ask("free"), "--reason", "six weeks")[1]
-
-
-def test_an_import_says_what_the_rounds_are_used_for(study, tmp_path):
-    rows = "".join(f"0.{n % 7},0.3,0.{n % 5 + 1},0.1,0.1\n" for n in range(20))
-    (tmp_path / "pilot.csv").write_text(f"x0,x1,action,reward,cost\n{rows}")
-    assert "The study learns from them" in study("import", "trial", tmp_path / "pilot.csv")[1]
-    fields = ("dim=2", "threshold=0.5", "promise=conformal", "violation_risk=0.1", "start_action=0.2")
-    made = answer(study("create", "free", *(word for field in fields for word in ("--set", field)), "--json"))
-    only_train = made["spec"]["policy"].get("history") == "train"
-    told = study("import", "free", tmp_path / "pilot.csv")[1]
-    assert ("this study's own rounds" if only_train else "drift alarm compares its own rounds with them") in told
-
-
 def test_a_warning_is_one_sentence_without_a_file_name(tmp_path):
     words = [*CREATE, "--set", "fallback_action=0", "--set", 'dial={"levels": [0.9, 1]}']
     command = [sys.executable, "-m", "safedial", "study", "create", "trial", "--storage", f"sqlite:///{tmp_path}/a.db"]
@@ -171,19 +134,12 @@ def test_verify_exits_1_with_the_first_bad_seq(study, tmp_path):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["ask", "trial", "0.6"], "must have 2 numbers"),
         (["ask", "trial", "a,b"], "comma-separated numbers"),
-        (["ask", "trial", "NaN,0.1"], "finite"),
         (["ask", "trial", "[0.1, 0.2"], "is not JSON: expecting ',' delimiter at character 10"),
-        (["ask", "none", "0.1,0.1"], "no such study"),
-        (["tell", "trial.9", "--reward", "1", "--cost", "1"], "no such decision"),
-        (["resume", "trial", "--reason", "x"], "is not stopped"),
         (["status", "trial", "--format", "xml"], "table or json"),
         (["status", "trial", "--storage", "sqlite:///none/none.db"], "no such file"),
         (["create", "trial", *CREATE], "already is such a study; load_if_exists=True, or --load-if-exists, opens it"),
-        (["create", "bad name", *CREATE], "letters"),
         (["create", "b", "--set", "dim"], "NAME=VALUE"),
-        (["create", "b", "--spec", "none.json"], "none.json"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_exit_code_2(study, words, complaint):
@@ -230,49 +186,14 @@ unit = "U"
 """
 
 
-def test_a_shield_study_from_a_spec_file_takes_proposals(study, tmp_path):
-    (tmp_path / "insulin.toml").write_text(SHIELD)
-    assert study("create", "insulin", "--spec", tmp_path / "insulin.toml")[0] == 0
-    decision = answer(study("ask", "insulin", '{"glucose": 150}', "--proposal", "6", "--json"))
-    assert (decision["action"], decision["certificate"]["proposal"]) == (1.5, 6.0)
-    assert decision["proposal_answer"] == decision["certificate"]["proposal_answer"] == "lowered"
-    assert study("tell", decision["id"], "--cost", "120")[0] == 0
-    assert "Already recorded" in study("tell", decision["id"], "--cost", "120", "--reward", "0")[1]
-    code, _, err = study("ask", "insulin", "150")
-    assert (code, "on the command line --proposal" in err) == (2, True)
-    code, _, err = study("ask", "insulin", "150", "--proposal", "600")
-    assert (code, "proposal = 600: may be mistyped: it gives a start above the dial's end (150, above 25)" in err) == (
-        2,
-        True,
-    )
-    _, out, _ = study("ask", "insulin", "150", "--proposal", "6")
-    assert "The base: the proposed setting, 6 U." in out
-    assert "Proposal: 6 U, lowered to 1.5 U." in out
-    answered = study("import", "insulin", tmp_path / "insulin.toml")
-    assert (answered[0], "only from rounds that it decided" in answered[2]) == (2, True)
-    assert answer(study("verify", "insulin", "--json"))["ok"]
-
-
-def test_a_mistyped_context_or_cost_and_a_missing_store_are_named_with_an_example(study, tmp_path, monkeypatch):
-    (tmp_path / "insulin.toml").write_text(SHIELD)
-    assert study("create", "insulin", "--spec", tmp_path / "insulin.toml")[0] == 0
-    code, _, err = study("ask", "insulin", '{"glucose": 150', "--proposal", "6")
-    assert (code, "at character 16; must be comma-separated numbers, or JSON such as '{\"glucose\": 1}'" in err) == (
-        2,
-        True,
-    )
-    made = answer(study("ask", "insulin", "150", "--proposal", "6", "--json"))
-    code, _, err = study("tell", made["id"], "--cost", "9,8")
-    assert (code, "cost = '9,8': must be a number, not text; write a decimal point, not a comma" in err) == (2, True)
+def test_a_storage_that_is_not_stated_is_asked_for(study, monkeypatch):
     monkeypatch.delenv("SAFEDIAL_STORAGE")
-    for words in (["status", "insulin"], ["list"]):
-        code, out, err = study(*words)
-        assert (code, out, err.count("\n")) == (2, "", 1)
-        assert "give --storage sqlite:///my.db, or set the variable: export SAFEDIAL_STORAGE=sqlite:///my.db" in err
-    assert "SAFEDIAL_STORAGE" in study("status", "--help")[1]
+    code, out, err = study("list")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "give --storage sqlite:///my.db, or set the variable: export SAFEDIAL_STORAGE=sqlite:///my.db" in err
 
 
-def test_several_costs_from_the_shell(study, tmp_path):
+def test_proposals_and_several_costs_from_the_shell(study, tmp_path):
     costs = SHIELD.replace("threshold = 70.0\n", "").replace('direction = "below"\n', "")
     costs = (
         costs.replace('growth = {growth = "additive", low = 4, high = 60}\n', "")
@@ -298,58 +219,6 @@ growth = {growth = "additive", low = 0, high = 90}
     (row,) = csv.DictReader(export.read_text().splitlines())
     assert (row["cost_trough"], row["cost_auc"], row["proposal"]) == ("12.0", "", "6.0")
     assert row["proposal_answer"] == "lowered"
-
-
-CERTIFIED = """
-[spec]
-violation_risk = 0.045
-estimation_risk = 0.005
-reward_noise = 0.3
-coefficient_bound = 1.0
-context_bound = 1.0
-[spec.costs.heat]
-threshold = 0.5
-noise = 0.2
-unit = "C"
-[spec.costs.load]
-threshold = 0.8
-noise = 0.3
-curve = {curve = "power", exponent = 2.0}
-[world]
-dim = 2
-"""
-
-
-def test_several_certified_costs_from_the_shell(study, tmp_path):
-    (tmp_path / "spec.toml").write_text(CERTIFIED)
-    assert study("create", "heat", "--spec", tmp_path / "spec.toml")[0] == 0
-    decision = answer(study("ask", "heat", "0.3,0.4", "--json"))
-    assert decision["certificate"]["statement"] == "P(heat > 0.5 C or load > 0.8) <= 0.05 in this round"
-    assert study("tell", decision["id"], "--reward", "0", "--cost", "heat=0.6", "--cost", "load=0.1")[0] == 0
-    assert study("correct", decision["id"], "--cost", "heat=0.4", "--cost", "load=0.1", "--reason", "typed")[0] == 0
-    (tmp_path / "past.csv").write_text("x0,x1,action,reward,cost_heat,cost_load\n0.1,0.2,0.5,0,0.1,0.1\n")
-    answered = study("import", "heat", tmp_path / "past.csv")
-    assert (answered[0], "import history before the first one" in answered[2]) == (2, True)
-    assert "The smallest of the largest settings counts: " in study("ask", "heat", "0.3,0.4")[1]
-    assert answer(study("verify", "heat", "--json"))["ok"]
-
-
-def test_the_program_itself_runs_on_postgresql(postgres):
-    words = [sys.executable, "-m", "safedial", "study", "create", "trial", "--storage", postgres.url(), *CREATE]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "Study trial is ready.\n")
-
-
-def test_the_bench_prints_its_figures(monkeypatch, capfd):
-    before = signal.getsignal(signal.SIGINT)
-    words = ["bench", "study", "--events", "400", "--decisions", "40", "--threads", "4", "--json"]
-    monkeypatch.setattr(sys, "argv", ["safedial", *words])
-    with pytest.raises(SystemExit):
-        main()
-    signal.signal(signal.SIGINT, before)
-    report = json.loads(capfd.readouterr().out)
-    assert report["events"] == 399
-    assert all(value > 0 for value in report.values())
 
 
 def test_units_and_visits_at_a_shell(study):

@@ -32,22 +32,22 @@ def stops_after(study, changes, most=200):
     return None
 
 
-@pytest.mark.parametrize("kind", ALL)
-@pytest.mark.parametrize(
-    "changes",
-    [
-        lambda number: {"labels": {"reward": f"relief {number}"}},
-        lambda number: {"guard": {"max_open": 100 + number}},
-        lambda number: {"guard": {"alarm_level": 0.01 - (number + 1) * 1e-9}},
-    ],
-    ids=["labels", "max_open", "alarm_level"],
-)
-def test_amended_labels_and_stop_rules_hide_no_evidence(lite, kind, changes):
+CHANGES = {
+    "labels": lambda number: {"labels": {"reward": f"relief {number}"}},
+    "max_open": lambda number: {"guard": {"max_open": 100 + number}},
+    "alarm_level": lambda number: {"guard": {"alarm_level": 0.01 - (number + 1) * 1e-9}},
+}
+PAIRS = {(kind, [*CHANGES][number % 3]) for number, kind in enumerate(ALL)} | {("certified", name) for name in CHANGES}
+"""Each kind of study with one of the changes, and one kind with all."""
+
+
+@pytest.mark.parametrize(("kind", "change"), sorted(PAIRS))
+def test_amended_labels_and_stop_rules_hide_no_evidence(lite, kind, change):
     control = create_study("control", ALL[kind], storage=lite.store)
     study = create_study("amended", ALL[kind], storage=lite.store)
     expected = stops_after(control, None)
     assert expected is not None
-    assert stops_after(study, changes) == expected
+    assert stops_after(study, CHANGES[change]) == expected
     assert study.status()["since_round"] == 1
     assert study.status()["amendments"] == 1 + expected[0] // 5
     assert study.verify().ok

@@ -201,14 +201,11 @@ def test_a_study_whose_log_is_broken_does_not_hurt_the_others_of_its_batch(tmp_p
     ("default", "used"), [("off", "on"), ("local", "on"), ("on", "on"), ("remote_apply", "remote_apply")]
 )
 def test_a_postgresql_that_acknowledges_before_the_disk_has_it_is_told_to_wait(postgres, default, used):
-    url = postgres.url()
-    with Store(url) as store, store.engine.begin() as connection:
-        name = connection.execute(sa.text("SELECT current_database()")).scalar()
-        connection.execute(sa.text(f"ALTER DATABASE {name} SET synchronous_commit = {default}"))
-    with Store(url) as store, store.engine.connect() as connection:
+    with Store(postgres.url(synchronous_commit=default)) as store, store.engine.connect() as connection:
         assert connection.execute(sa.text("SHOW synchronous_commit")).scalar() == used
 
 
+@pytest.mark.slow
 def test_what_was_acknowledged_survives_the_crash_of_a_server_that_acknowledges_too_early():
     server = Server(durable=True, settings="-c synchronous_commit=off -c wal_writer_delay=10s")
     try:

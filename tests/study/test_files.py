@@ -51,6 +51,7 @@ def keep_asking(url, acks):
             time.sleep(60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("act", ["rm", "mv"])
 def test_what_was_acknowledged_survives_the_loss_of_the_wal_and_a_kill(file, tmp_path, act):
     acks, wal = str(tmp_path / "acks"), file.with_name("trial.db-wal")

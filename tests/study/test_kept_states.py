@@ -169,6 +169,7 @@ def test_states_that_know_a_change_which_was_never_made_are_not_used(store, monk
     assert pack(state_of(study)) == pack(from_the_log_alone(study))
 
 
+@pytest.mark.slow
 def test_any_changes_from_any_kept_states_give_the_state_of_the_log(store, monkeypatch):
     monkeypatch.setattr(kept_states, "KEPT_EVENTS", 3)
     monkeypatch.setattr("safedial.study.transaction.REPLAYED_EVENTS", 60)

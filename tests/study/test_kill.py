@@ -11,6 +11,8 @@ from safedial.study import failpoints
 from tests.study.killing import check, kill_at_random, prepare
 from tests.study.worker import FORK, work
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("place", failpoints.PLACES)
 def test_a_kill_at_a_named_place_loses_nothing(storage, tmp_path, place):

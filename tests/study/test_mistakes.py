@@ -5,7 +5,6 @@ import sys
 
 import pytest
 
-from safedial import InvalidInput
 from safedial.checkpoints import load_checkpoint
 from safedial.cli import main
 from safedial.client_answers import read_refusal
@@ -28,15 +27,6 @@ def program(store, monkeypatch, capfd):
         return ended.value.code or 0, " ".join(out.split()), " ".join(err.split())
 
     return run
-
-
-@pytest.mark.parametrize("label", [" P-04", "P-04 ", "\tP-04"])
-@pytest.mark.parametrize("name", ["unit", "visit"])
-def test_blanks_around_a_label_are_refused(store, name, label):
-    study = create_study("ward", SPEC, storage=store)
-    with pytest.raises(InvalidInput, match=f"{name} = .*: must"):
-        study.ask([0.1, 0.1], **{name: label})
-    assert study.status()["seq"] == 1
 
 
 def test_a_study_that_stops_again_at_once_is_not_called_resumed(store, program):
@@ -68,16 +58,6 @@ def test_a_misspelt_field_is_answered_with_the_nearest_one(store, program):
     create_study("ward", SPEC, storage=store)
     _, _, err = program("amend", "ward", "--reason", "a new guideline", "--set", "thresold=0.6")
     assert "did you mean 'threshold'?" in err
-
-
-def test_a_policy_without_a_name_is_named_as_such(store):
-    with pytest.raises(InvalidInput, match=r"policy = \['growth'\]: has no name"):
-        create_study("ward", {**SPEC, "policy": {"growth": 1}}, storage=store)
-
-
-def test_an_unknown_policy_is_answered_with_all_of_them(store):
-    with pytest.raises(InvalidInput, match=r"choose from .*hp_shield"):
-        create_study("ward", {**SPEC, "policy": "zzz"}, storage=store)
 
 
 def test_an_amended_label_leaves_the_others(store):

@@ -76,6 +76,7 @@ MISSING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("half", ["high", "low"])
 @pytest.mark.parametrize("end", MISSING)
 def test_outcomes_that_are_missing_because_of_what_they_were_raise_no_alarm(count, end, half):

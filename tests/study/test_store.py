@@ -209,7 +209,7 @@ def test_a_storage_that_cannot_be_is_refused_without_its_password(url):
 
 
 def test_passwords_are_never_shown(postgres):
-    url = postgres.url().replace("postgres@", "postgres:secret@")
+    url = postgres.url().replace("@", ":secret@", 1)
     with Store(url) as store:
         assert "secret" not in repr(store)
         assert "secret" not in str(create_study("trial", SPEC, storage=store))

@@ -93,6 +93,7 @@ def test_snapshots_are_written_thinned_out_and_used(tmp_path, monkeypatch):
         assert create_study("trial", storage=store, load_if_exists=True).state_digest() == changed
 
 
+@pytest.mark.slow
 def test_the_promise_holds_with_late_outcomes_overrides_and_two_workers(tmp_path, count):
     """In each of N studies the cost's bound misses in any round with probability ≤ δ′ = 0.05, though bad outcomes come
     late; each certified round violates with probability ≤ δ + δ′ = 0.1. Both counts, if only just kept, exceed the

@@ -41,6 +41,7 @@ def test_any_number_of_jobs_gives_the_same_bytes(reference, tmp_path):
     assert files(tmp_path) == reference
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # the cluster's own shutdown chatter is not ours to judge
 def test_a_dask_cluster_gives_the_same_bytes(reference, tmp_path):
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
@@ -124,6 +125,7 @@ def long_reference(tmp_path_factory):
     return files(folder)
 
 
+@pytest.mark.slow
 def test_a_worker_killed_mid_sweep_is_survived_and_the_bytes_are_the_same(long_reference, tmp_path):
     started = start(tmp_path, "--jobs", "2")
     wait_for_cells(tmp_path, 2)
@@ -134,6 +136,7 @@ def test_a_worker_killed_mid_sweep_is_survived_and_the_bytes_are_the_same(long_r
     assert files(tmp_path / "out") == long_reference
 
 
+@pytest.mark.slow
 def test_a_sweep_killed_outright_is_resumed_where_it_stopped(long_reference, tmp_path):
     started = start(tmp_path, "--jobs", "2")
     wait_for_cells(tmp_path, 3)
@@ -150,6 +153,7 @@ def test_a_sweep_killed_outright_is_resumed_where_it_stopped(long_reference, tmp
     assert files(tmp_path / "out") == long_reference
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_a_dask_worker_killed_mid_sweep_is_survived(long_reference, tmp_path):
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
@@ -162,6 +166,7 @@ def test_a_dask_worker_killed_mid_sweep_is_survived(long_reference, tmp_path):
     assert files(tmp_path / "out") == long_reference
 
 
+@pytest.mark.slow
 def test_an_interrupt_keeps_what_is_finished(tmp_path):
     started = start(tmp_path, "--jobs", "2")
     wait_for_cells(tmp_path, 2)
@@ -172,6 +177,7 @@ def test_an_interrupt_keeps_what_is_finished(tmp_path):
     assert status(tmp_path / "out").done >= 2
 
 
+@pytest.mark.slow
 def test_a_finished_sweep_of_a_thousand_cells_recomputes_nothing(tmp_path):
     grid = read_grid("thousand")
     short = parse_grid(grid.text.replace("rounds = 500", "rounds = 5"))
@@ -222,6 +228,7 @@ def test_an_engine_or_a_device_that_is_not_here_is_refused_before_anything_is_wr
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_an_address_with_no_scheduler_behind_it_is_named(tmp_path):
     run_sweep(parse_grid(SMALL), tmp_path, jobs=1)
     (tmp_path / "other.toml").write_text(GRID)
@@ -260,6 +267,7 @@ def test_the_command_line_runs_reports_and_draws(tmp_path):
 SMALL = GRID.replace("[0.2, 0.5]", "0.5").replace('["paper", "mixture"]', '"mixture"').replace("seeds = 5", "seeds = 2")
 
 
+@pytest.mark.slow
 def test_a_grid_names_its_engine_and_the_results_say_which_one_played(tmp_path):
     tables = {}
     for engine in ("numpy", "auto", "jax"):

@@ -43,6 +43,7 @@ class Coverage:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("contexts", ["iid", "adversarial"])
 @pytest.mark.parametrize(
     ("dim", "ridge", "noise"), [(1, 1.0, "gaussian"), (3, 0.3, "gaussian"), (5, 1.0, "rademacher")]

@@ -138,6 +138,7 @@ def test_the_dimension_falls_with_epsilon():
     assert dimensions[0] > dimensions[-1] == 0
 
 
+@pytest.mark.slow
 def test_a_large_class_gets_a_lower_bound_that_its_sequence_proves():
     values = np.random.default_rng(1).uniform(-1, 1, (250, 60))
     heard = []

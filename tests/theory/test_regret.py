@@ -8,6 +8,8 @@ from safedial.core.safe_set import safe_set
 from safedial.theory.regret import potential_bound, regret_bound
 from tests.conftest import make_spec
 
+pytestmark = pytest.mark.slow
+
 
 class Lemmas:
     """Checks Lemmas reg_first_term_bound and reg_sec_term_bound in each round, wherever their event holds."""

@@ -15,6 +15,8 @@ from safedial.simulation.summary import summary
 from safedial.worlds.noise import quantile
 from tests.conftest import make_spec
 
+pytestmark = pytest.mark.slow
+
 LEVEL = 1e-6
 RISK = 0.1
 

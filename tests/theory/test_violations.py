@@ -14,6 +14,8 @@ from safedial.core.dose import Dose
 from safedial.worlds.noise import SUB_GAUSSIAN
 from tests.conftest import make_spec
 
+pytestmark = pytest.mark.slow
+
 LEVEL = 1e-6
 PROMISED = ["hp_ucb", "hp_probe", "epsilon_greedy", "thompson", "clairvoyant", "fixed"]
 

@@ -147,10 +147,9 @@ def simulate(
 
     file = load_spec(spec) if spec else None
     stated = stated_spec(spec_options(context), file)
-    known = dim if dim is not None else file and file.dim
     shape = Shape(functions, kernel, norm, odds, features, misspecification, max_points, radius)
     own = {"contexts": contexts, "baseline_cost": baseline_cost, "mean": mean}
-    place = make_world(world, known, noise, shape, own)
+    place = make_world(world, file and file.dim if dim is None else dim, noise, shape, own)
     given = {"radius": radius, "clip": clip, "probe": _probe(probe), "epsilon": epsilon, "learn_from": learn_from}
     given |= {"scale": scale, "start_dose": start_dose}
     given |= {"groups": groups}

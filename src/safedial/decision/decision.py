@@ -193,10 +193,8 @@ LIMITS = {
 
 def _limit(decision: Decision) -> str:
     choice, dial, learner = decision.choice, decision.rules.dial, decision.rules.learner
-    if decision.fallback_reason or decision.limiter:
-        return decision.fallback_reason or decision.limiter
-    if chosen := learner.chosen(decision):
-        return chosen
+    if told := decision.fallback_reason or decision.limiter or learner.chosen(decision):
+        return told
     if choice.intensity == 0.0 and choice.safe.intensity > 0.0:
         return "no_expected_benefit"
     if decision.intensity == 0.0 and choice.intensity > 0.0:

@@ -82,7 +82,7 @@ def _shared(dim: int) -> Form:
     return Form(max(1, entries // wide**2), wide, learner, 0, load, store, lambda ref, at: ref[at, :, :])
 
 
-def play(rule: Rule, state: Estimate, chunk: Any, passed: Any = ({}, {}, {}), *, interpret: bool = False) -> Any:
+def play(rule: Rule, state: Estimate, chunk: Any, passed: Any, *, interpret: bool = False) -> Any:
     """(state, told (rounds, 2, 1, seeds)) of a chunk, as the scan of `jax_engine` has them. `passed`: numbers of the
     rule, which a kernel must be given as an array.
     """

@@ -243,5 +243,5 @@ class State:
 
 
 def _is_blind(parts: list[State], share: float) -> bool:
-    unwatched = sum([each.watch.new_unwatched for each in parts])
-    return unwatched > FEW_UNWATCHED and unwatched > share * sum([each.watch.new_watched for each in parts])
+    unwatched = sum(each.watch.new_unwatched for each in parts)
+    return unwatched > FEW_UNWATCHED and unwatched > share * sum(each.watch.new_watched for each in parts)

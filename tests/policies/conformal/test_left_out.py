@@ -56,6 +56,7 @@ def test_what_is_known_or_forgotten_is_not_left_out():
     assert not np.isfinite(state.cost[number - state.dropped]), "a void round stays void"
 
 
+@pytest.mark.slow
 def test_the_promise_holds_where_a_tenth_is_void_for_unrelated_reasons(count):
     """The same rounds are void in every seed: the promise holds given which they are."""
     risk, seeds = 0.05, count(1500, 6000)
