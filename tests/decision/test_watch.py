@@ -300,7 +300,6 @@ def test_an_agent_that_the_noise_stopped_says_so_until_it_is_resumed():
     decision = agent.decide(X)
     assert (decision.action, decision.limit, decision.promise) == (0.0, "noise_broken", "none")
     assert "outcomes scatter more than the stated noise allows" in decision.certificate["statement"]
-    assert "outcomes scatter more than the stated noise allows" in decision.explain()
     agent.resume()
     assert (agent.alarmed, agent.stop_reason, agent.noise_evidence) == (False, "", 1.0)
     assert agent.decide(X).certified
