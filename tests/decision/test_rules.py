@@ -48,9 +48,8 @@ def test_rules_without_a_dimension_say_how_to_give_it():
         read_spec(make_spec().to_dict())
 
 
-@pytest.mark.parametrize("make", [plain, with_units, with_levels])
-def test_an_edited_certificate_changes_no_other(make):
-    decision = make().decide([0.5, 0.4])
+def test_an_edited_certificate_changes_no_other():
+    decision = with_units().decide([0.5, 0.4])
     before, edited = json.dumps(decision.certificate), decision.certificate
     for part in [part for part in edited.values() if isinstance(part, (dict, list))]:
         part.clear()
