@@ -73,7 +73,6 @@ def test_an_assumed_constant_is_in_the_forecast_and_not_in_the_spec():
     stated = choose(**LAB, **SMALL)
     assert stated.best.spec.cost_noise is None
     assert stated.user.assumed == KNOWN
-    assert any("Assumed, not stated: reward_noise = 0.3" in line for line in stated.words())
     vouched = choose(**(LAB | {"noise": "constants"}), **SMALL)
     assert vouched.best.spec.cost_noise == 0.3
     assert vouched.user.assumed == {}
@@ -107,12 +106,10 @@ def test_several_costs_with_brackets_are_the_shields():
     assert [each.name for each in found.offers] == ["hp_shield"]
 
 
-@pytest.mark.parametrize("name", USERS)
-def test_the_first_offer_is_a_spec_file_that_makes_an_agent(name, tmp_path):
-    fields, expected = USERS[name]
-    found = choose(**(fields | {"rounds": 20}), seeds=2)
-    agent = found.spec_file().agent()
-    assert agent.policy.name == expected
+def test_the_first_offer_is_a_spec_file_that_makes_an_agent():
+    for fields, expected in USERS.values():
+        found = choose(**(fields | {"rounds": 20}), seeds=2)
+        assert found.spec_file().agent().policy.name == expected
     with pytest.raises(InvalidInput, match="rank = 99: must be a whole number from 1"):
         found.spec_file(99)
 
@@ -125,15 +122,10 @@ def test_a_pilot_gives_numbers_and_can_only_contradict():
     assert 0.2 <= found.user.constants["cost_noise"] < 0.4
     assert not found.user.against
     assert "hp_student" in found.refused
-    assert any(
-        line.startswith("Stated as the pilot proposes, for you to judge: reward_noise") for line in found.words()
-    )
-    assert any(line.startswith("Taken as true because the pilot") for line in found.words())
     bent = simulated_log("hp_probe", LinearWorld(dim=2, mean="sine"), true, rounds=600)
     against = choose(bent, threshold=2.0, linear=True, dose=identity(), rounds=40, seeds=3)
     assert "linear" in against.user.against
     assert "linear cost" in against.refused["hp_probe"]
-    assert any(line.startswith("The pilot contradicts linear cost") for line in against.words())
 
 
 @pytest.mark.parametrize(
@@ -141,14 +133,11 @@ def test_a_pilot_gives_numbers_and_can_only_contradict():
     [
         ({"curve": "exactly"}, "curve = 'exactly': must be one of unknown, exact, bracket"),
         ({"threshold": None}, "threshold = None: must be a number > 0"),
-        ({"threshold": -1}, "threshold = -1: must be a number > 0"),
         ({"risk": 0.7}, "risk = 0.7: must lie between 0 and 0.5"),
         ({"rounds": 0}, "rounds = 0: must be a whole number >= 1"),
-        ({"dim": 2.5}, "dim = 2.5: must be a whole number >= 1"),
         ({"start": 2}, "start = 2: must be a number in"),
         ({"noise": "constants", "constants": {}}, "are missing: you say that you can state them"),
         ({"constants": {"kappa": 1}}, "constants = 'kappa': is not one of"),
-        ({"constants": {"cost_noise": 0}}, "cost_noise = 0: must be a number > 0"),
         ({"curve": "bracket"}, "growth = None: is missing: you say that you know a bracket"),
         ({"curve": "bracket", "growth": growth.spread(1.2, 0.5)}, "spread is for costs of 0 or 1"),
         ({"cost": "zero-one", "threshold": 2}, "threshold = 2: must be below 1"),
@@ -195,10 +184,6 @@ def test_the_command_gives_the_table_json_and_files(tmp_path):
     assert load_spec(tmp_path / "spec.toml").agent().policy.name == "hp_student"
 
 
-def test_the_command_exits_with_1_if_nothing_is_offered():
-    assert run("choose --threshold 0.5").exit_code == 1
-
-
 def test_a_bracket_on_the_command_line():
     told = run("choose --curve bracket --bracket relative:0.7,1.4,2 --exchangeable --start 0.25 --threshold 20 "
                "--rounds 40 --seeds 3 --json")  # fmt: skip
@@ -218,7 +203,7 @@ def test_constants_and_a_start_may_both_be_stated(noise, exchangeable):
     assert "hp_probe" in found.best.name or len(found.offers) > 1
 
 
-def test_the_number_of_excesses_is_bounded_for_one_cost_only():
+def test_the_number_of_excesses_is_promised_for_one_cost_only():
     given = {"curve": "exact", "linear": True, "noise": "gaussian", "start": 0.05, "rounds": 30, "dim": 2, "seeds": 3}
     promised = choose(**given, threshold=0.5).best.promises
     assert promised.endswith("in 30 rounds the number of excesses is at most binomial(30, 0.05): 1.5 on average")

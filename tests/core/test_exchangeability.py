@@ -47,13 +47,3 @@ def test_a_p_value_that_is_not_known_changes_nothing_and_evidence_stays_finite()
     for _ in range(3000):
         capital = exchangeability.update(capital, 1e-5)
     assert np.isfinite(exchangeability.evidence(capital))
-
-
-def test_a_number_and_an_array_of_one_give_the_same_bits():
-    """Recorded studies were bet on by either."""
-    rng = np.random.default_rng(2)
-    one = many = exchangeability.init()
-    for chance in [*rng.random(300).tolist(), 1e-3, 1.0, float("nan")]:
-        one, many = exchangeability.update(one, chance), exchangeability.update(many, np.asarray(chance))
-        np.testing.assert_array_equal(one.held, many.held)
-        assert one.seen == many.seen

@@ -39,12 +39,9 @@ def assert_unchanged(agent, before):
 
 BAD_CONTEXTS = [
     [math.nan, 0.1],
-    [0.1, math.inf],
     [0.1],
-    [0.1, 0.2, 0.3],
     [[0.1, 0.2]],
     ["0.1", "0.2"],
-    [True, False],
     [0.9, 0.9],
     [0.1, [0.2]],
     [0.1, None],
@@ -52,11 +49,11 @@ BAD_CONTEXTS = [
     {"a": 1},
     [10**400, 0],
     [10**5000, 0],
+    np.array([True, False]),
     deque([True, 0.0]),
     [np.array(True), 0.0],
     np.ma.masked_array([0.1, 0.2], mask=[True, False]),
     None,
-    "ab",
 ]
 
 
@@ -81,11 +78,9 @@ def test_a_bad_context_is_refused_and_changes_nothing(context):
         ((math.nan, 0.1, 0.1), "action"),
         ((1.5, 0.1, 0.1), "action"),
         ((-0.1, 0.1, 0.1), "action"),
-        (("0.1", 0.1, 0.1), "action"),
         ((True, 0.1, 0.1), "action"),
-        ((0.1, math.inf, 0.1), "reward"),
+        ((0.1, "0.1", 0.1), "reward"),
         ((0.1, None, 0.1), "reward"),
-        ((0.1, 10**400, 0.1), "reward"),
         ((0.1, 10**5000, 0.1), "reward"),
         ((0.1, 0.1, math.nan), "cost"),
         ((1e-200, 1e200, 0.1), "reward"),
@@ -103,7 +98,7 @@ def test_a_bad_outcome_is_refused_and_changes_nothing(outcome, name):
     assert_unchanged(agent, before)
 
 
-@pytest.mark.parametrize("baseline", [math.nan, "1", "", None, True, False, [], {}, np.array([]), np.array([0.1])])
+@pytest.mark.parametrize("baseline", [math.nan, "1", None, False, [], np.array([0.1])])
 def test_a_bad_or_missing_baseline_cost_is_refused_and_never_taken_for_zero(baseline):
     agent = trained()
     before = snapshot(agent)
@@ -112,14 +107,6 @@ def test_a_bad_or_missing_baseline_cost_is_refused_and_never_taken_for_zero(base
     with pytest.raises(InvalidInput, match="baseline_cost"):
         agent.update([0.1, 0.1], 0.1, 0.1, 0.1, baseline_cost=baseline)
     assert_unchanged(agent, before)
-
-
-def test_lists_of_unequal_length_are_refused():
-    agent = trained()
-    with pytest.raises(InvalidInput, match="rewards"):
-        agent.update_many([[0.1, 0.1]], [0.1], [0.1, 0.2], [0.1])
-    with pytest.raises(InvalidInput, match="baseline_costs"):
-        agent.decide_many([[0.1, 0.1]], baseline_costs=[0.1, 0.2])
 
 
 @pytest.mark.parametrize(
@@ -138,9 +125,7 @@ def test_lists_of_unequal_length_are_refused():
         ({"dial": "knob"}, "dial"),
         ({"fallback_action": 2.0}, "fallback_action"),
         ({"seed": -1}, "seed"),
-        ({"seed": "a"}, "seed"),
         ({"seed": True}, "seed"),
-        ({"seed": 1.5}, "seed"),
     ],
 )
 def test_an_agent_that_cannot_be_is_refused(arguments, name):
@@ -162,18 +147,8 @@ def test_many_decisions_and_updates_equal_one_at_a_time():
     assert_unchanged(many, snapshot(one))
 
 
-def test_it_learns_and_doses_more_than_in_round_one():
-    agent = trained()
-    fresh = Agent(2, agent.spec)
-    context = [0.5, 0.1]
-    assert agent.decide(context).action > fresh.decide(context).action
-    assert agent.informative_rounds == 200
-    assert agent.decisions == 201
-    assert agent.dim == 2
-
-
-@pytest.mark.parametrize("curve", [power(2.0), hill(0.3, 2.0), logistic(0.4, 6.0)])
-@pytest.mark.parametrize("dial", [Dial(), Dial(low=0, high=20, unit="mg"), Dial(low=-3.3, high=7.1)])
+@pytest.mark.parametrize("curve", [power(2.0), logistic(0.4, 6.0)])
+@pytest.mark.parametrize("dial", [Dial(), Dial(low=-3.3, high=7.1)])
 def test_whatever_the_units_the_intensity_is_never_above_the_safe_one(curve, dial):
     agent = trained(dose=Dose(hill(0.5), curve), dial=dial)
     for context in np.random.default_rng(2).uniform(-0.6, 0.6, (100, 2)):
@@ -183,15 +158,13 @@ def test_whatever_the_units_the_intensity_is_never_above_the_safe_one(curve, dia
         assert curve.effect(dial.action(decision.safe_action)) <= decision.choice.safe.intensity
 
 
-def test_levels_are_rounded_down_and_the_certificate_says_so():
+def test_levels_are_rounded_down():
     agent = trained(
         dial=Dial(high=20, unit="mg", levels=[5, 10, 20]), spec=make_spec(cost_noise=0.05, reward_noise=0.05)
     )
     decisions = [agent.decide(context) for context in np.random.default_rng(3).uniform(-0.6, 0.6, (200, 2))]
     assert {decision.action for decision in decisions} <= {0.0, 5.0, 10.0, 20.0}
-    limited = [decision for decision in decisions if decision.limit == "level"]
-    assert limited
-    assert "levels" in limited[0].explain()
+    assert any(decision.limit == "level" for decision in decisions)
 
 
 def test_raw_features_by_name_are_centred_scaled_and_given_an_intercept():
@@ -201,10 +174,6 @@ def test_raw_features_by_name_are_centred_scaled_and_given_an_intercept():
     by_order = Agent(3, make_spec(context_bound=1.5), features=features).decide([65, 90])
     assert by_name.prediction == by_order.prediction
     assert by_name.prediction.norm == pytest.approx(math.sqrt(0.25**2 + 0.25**2 + 1))
-    with pytest.raises(InvalidInput, match="lacks the features weight"):
-        agent.decide({"age": 65})
-    with pytest.raises(InvalidInput, match="has unknown features"):
-        agent.decide({"age": 65, "weight": 80, "height": 1})
 
 
 def test_a_baseline_above_the_threshold_advises_zero_and_says_why():
@@ -234,7 +203,6 @@ def test_a_broken_promise_raises_the_alarm_and_every_decision_says_so():
     decision = agent.decide([0.1, 0.1])
     assert (decision.action, decision.certified, decision.limit) == (0.0, False, "alarm")
     assert decision.certificate["holds"] is False
-    assert "more often than promised" in decision.explain()
     agent.resume()
     assert not agent.alarmed
     assert agent.decide([0.1, 0.1]).action > 0
@@ -246,7 +214,6 @@ def test_data_that_contradict_the_norms_are_flagged():
         agent.update([0.5, 0.1], 1.0, 0.1, -3.0)
     decision = agent.decide([0.5, 0.1])
     assert (decision.action, decision.limit, decision.certificate["holds"]) == (0.0, "assumption_broken", False)
-    assert "contradict" in decision.explain()
 
 
 @pytest.mark.parametrize("name", ["hp_ucb", "hp_probe", "epsilon_greedy", "thompson", "fixed", "on_expectation"])
@@ -281,43 +248,47 @@ def test_the_certificate_is_enough_to_recompute_the_action_by_hand(name):
             assert facts["limit"] == ("mean_bound" if name == "on_expectation" else "exploration")
 
 
-def test_the_explanation_names_the_promise_the_risks_and_every_assumption():
-    decision = trained().decide([0.3, 0.2])
-    text = str(decision.explain())
-    for line in decision.certificate["assumptions"]:
-        assert line in text
-    for word in ("Promise: P(cost > 0.5) <= 0.02", "Risks spent", "What set it", "the largest safe one is"):
-        assert word in text
-    assert repr(decision.explain()) == text
-    assert "action=" in repr(decision)
-
-
-def test_each_form_of_the_promise_is_stated_as_what_it_is():
-    joint = trained(spec=make_spec(promise="joint")).decide([0.1, 0.1])
-    assert "in any round, ever" in joint.explain()
+def test_an_explanation_has_the_promise_and_every_assumption_and_never_says_more_than_is_promised():
+    decision = trained(spec=make_spec(cost_sensor_noise=0.05)).decide([0.3, 0.2], baseline_cost=0.1)
+    text = decision.explain()
+    assert all(line in text for line in [decision.certificate["statement"], *decision.certificate["assumptions"]])
     expected = trained(policy="on_expectation").decide([0.1, 0.1])
+    assert (expected.certified, expected.certificate["promise"]) == (False, "none")
     assert "none on the realized cost" in expected.explain()
     assert "safe" not in expected.explain()
-    assert "Risks" not in expected.explain()
-    assert (expected.certified, expected.certificate["promise"]) == (False, "none")
-    sensed = trained(spec=make_spec(cost_sensor_noise=0.05)).decide([0.1, 0.1], baseline_cost=0.1)
-    assert "sensor error" in sensed.explain()
-    assert "P(measured cost > 0.5)" in sensed.explain()
-    assert (
-        "P(true cost > 0.5)"
-        in trained(spec=make_spec(cost_sensor_noise=0.05, threshold_on="true")).decide([0.1, 0.1]).explain()
-    )
-    assert "less the baseline cost 0.1" in sensed.explain()
 
 
-@pytest.mark.parametrize("curve", [tabulated([0, 0.5, 1], [0, 0.3, 1]), hill(0.02, 10.0), logistic(0.5, 80.0)])
 @pytest.mark.parametrize("threshold", [0.5, 6.0])
-def test_a_certificate_is_plain_json_at_full_dose_too(curve, threshold):
+def test_a_certificate_is_plain_json_at_full_dose_too(threshold):
+    curve = tabulated([0, 0.5, 1], [0, 0.3, 1])
     agent = Agent(2, make_spec(threshold=threshold), dose=curve, seed=np.int64(3))
     decision = agent.decide([0.6, 0.3])
     assert json.loads(json.dumps(decision.certificate))["action"] == decision.action
     assert isinstance(decision.intensity, float)
     assert (decision.action == 1.0) == (threshold == 6.0)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda agent: agent.decide({"age": 65}), "lacks the features weight"),
+        (lambda agent: agent.decide({"age": 65, "weight": 80, "height": 1}), "has unknown features"),
+        (lambda agent: agent.decide({"age": math.nan, "weight": 70}), "'age'"),
+        (lambda agent: agent.decide({"age": 500, "weight": 70}), "'age'"),
+        (lambda agent: agent.decide_many([[50, 70], [50, math.inf]]), "row 1.*'weight'"),
+        (lambda agent: agent.decide_many([[50, 70]], baseline_costs=[0.1, 0.2]), "baseline_costs"),
+        (lambda agent: agent.decide_many(0.5), "contexts"),
+        (lambda agent: agent.update_many([[50, 70]] * 2, [0.1, 1.5], [0, 0], [0, 0]), "row 1.*action"),
+        (lambda agent: agent.update_many([[50, 70]], [0.1], [0.1, 0.2], [0.1]), "rewards"),
+        (lambda agent: agent.update_many([[50, 70]], 0.1, [0.1], [0.1]), "actions"),
+        (lambda agent: Agent(2, make_spec()).decide({"age": 1}), "Features"),
+        (lambda agent: Agent(2, make_spec()).decide(["a", 1]), r"context\[0\] = 'a'"),
+    ],
+)
+def test_bad_rows_and_features_are_refused_with_their_place(call, words):
+    agent = Agent(2, make_spec(), features=Features(names=("age", "weight"), center=(50, 70), scale=(60, 80)))
+    with pytest.raises(InvalidInput, match=words):
+        call(agent)
 
 
 def test_an_unmeasured_violation_does_not_count_and_a_round_that_was_not_certified_proves_nothing():
@@ -410,24 +381,6 @@ def test_rows_of_a_table_are_read_by_name():
     assert agent.preview(table.iloc[0]).context.tolist() == [0.25, 0.25]
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda agent: agent.decide({"age": math.nan, "weight": 70}), "'age'"),
-        (lambda agent: agent.decide({"age": "65", "weight": 70}), "'age'"),
-        (lambda agent: agent.decide({"age": 500, "weight": 70}), "'age'"),
-        (lambda agent: agent.decide_many([[50, 70], [50, math.inf]]), "row 1.*'weight'"),
-        (lambda agent: agent.update_many([[50, 70]] * 2, [0.1, 1.5], [0, 0], [0, 0]), "row 1.*action"),
-        (lambda agent: Agent(2, make_spec()).decide({"age": 1}), "Features"),
-        (lambda agent: Agent(2, make_spec()).decide(["a", 1]), r"context\[0\] = 'a'"),
-    ],
-)
-def test_an_error_says_where(call, words):
-    agent = Agent(2, make_spec(), features=Features(names=("age", "weight"), center=(50, 70), scale=(60, 80)))
-    with pytest.raises(InvalidInput, match=words):
-        call(agent)
-
-
 def test_levels_that_lock_the_agent_at_zero_are_announced_and_named():
     with pytest.warns(UserWarning, match="stays at zero"):
         agent = Agent(2, make_spec(threshold=0.3), dial=Dial(high=20, unit="mg", levels=[5, 10, 20]))
@@ -457,39 +410,15 @@ def test_a_fallback_is_stated_and_advised_where_nothing_is_certified():
     decision = agent.decide([0.1, 0.1], baseline_cost=0.7)
     assert decision.action == 2.0
     assert decision.certificate["fallback_action"] == 2.0
-    assert "no setting is certified" in decision.explain()
 
 
-def test_iterators_are_lists_too_and_a_scalar_is_not():
+def test_iterators_are_lists_too():
     agent = Agent(2, make_spec())
     agent.update_many(iter([[0.1, 0.1]]), iter([0.1]), iter([0.1]), iter([0.1]))
     assert agent.informative_rounds == 1
-    with pytest.raises(InvalidInput, match="actions"):
-        agent.update_many([[0.1, 0.1]], 0.1, [0.1], [0.1])
-    with pytest.raises(InvalidInput, match="contexts"):
-        agent.decide_many(0.5)
 
 
 def test_a_context_of_norm_exactly_l_passes():
     agent = Agent(3, make_spec())
     for context in np.random.default_rng(5).standard_normal((100, 3)):
         assert agent.decide(context / np.linalg.norm(context)).certified
-
-
-def test_a_certificate_names_the_dose_curve_in_four_digits_and_keeps_the_number_whole():
-    curve = power(0.48963947731781143)
-    decision = Agent(2, make_spec(), dose=curve).decide([0.6, 0.3])
-    assert "reward power (exponent 0.4896), cost power (exponent 0.4896)" in decision.explain()
-    assert Dose.of(curve).to_dict()["cost"]["exponent"] == 0.48963947731781143
-
-
-def test_explanations_say_where_the_norms_alone_set_the_bound():
-    told = Agent(2, make_spec(), policy="fixed").decide([0.3, 0.4]).explain()
-    assert "is at most 0.5: what the norms alone allow (" in told
-    first = Agent(2, make_spec(), policy=make_policy("hp_ucb", clip=False)).decide([0.03, 0.04])
-    assert "is at most 1: what the norms alone allow, in round one" in first.explain()
-
-
-def test_a_context_of_truth_values_is_refused():
-    with pytest.raises(InvalidInput, match="context: must hold numbers, not bool"):
-        Agent(2, make_spec()).decide(np.array([True, False]))

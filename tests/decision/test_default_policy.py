@@ -2,7 +2,7 @@
 
 import pytest
 
-from safedial import Agent, Cost, SafetySpec, create_study, growth, hp_ucb, open_study
+from safedial import Agent, Cost, SafetySpec, growth
 
 CONSTANTS = {"reward_noise": 0.3, "cost_noise": 0.3, "coefficient_bound": 1, "context_bound": 1}
 RISK = {"violation_risk": 0.05}
@@ -25,23 +25,3 @@ def test_the_default_policy_follows_from_what_is_stated_and_the_certificate_says
     reason = decision.certificate["policy_reason"]
     assert reason.startswith(f"{name}, because")
     assert why in reason
-    assert f"Policy: {reason}." in str(decision.explain())
-
-
-def test_a_policy_that_was_named_is_said_to_be():
-    fields, _ = STATED["hp_probe"]
-    reason = Agent(2, SafetySpec(**fields), policy=hp_ucb()).decide([0.6, 0.3]).certificate["policy_reason"]
-    assert reason.startswith("hp_ucb, because it was named; hp_probe is the default where upper bounds")
-
-
-def test_a_study_that_states_a_bracket_runs_hp_shield_and_the_log_remembers_why(tmp_path):
-    bracket = growth.relative(0.7, 1.4, floor=2).to_dict()
-    fields = {"dim": 1, "threshold": 20, **RISK, "promise": "bracket", "growth": bracket, "start_scale": 0.25}
-    storage = f"sqlite:///{tmp_path}/s.db"
-    study = create_study("s", storage=storage, fallback_action=0, **fields)
-    asked = study.ask([0.5], proposal=0.4)
-    assert asked.certificate["policy"]["base"] == "proposal"
-    assert asked.certificate["policy_reason"].startswith("hp_shield, because a growth bracket is stated")
-    assert open_study("s", storage=storage).decision(asked.id).certificate == asked.certificate
-    again = create_study("s", storage=storage, fallback_action=0, **fields, load_if_exists=True)
-    assert again.verify().ok

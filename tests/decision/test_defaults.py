@@ -7,7 +7,6 @@ import pytest
 from safedial import Agent, Cost, Dial, SafetySpec, create_study, hp_probe
 from safedial.calibration.curve_error import fold_curve_error
 from safedial.core.scale import with_sensor
-from safedial.decision.rules import Rules
 from safedial.specfile import SpecFile, parse_spec, spec_text
 from tests.conftest import make_spec
 
@@ -44,20 +43,6 @@ def test_the_largest_of_several_noises_sets_the_ridge():
     costs = {"heat": Cost(threshold=2, noise=0.3), "load": Cost(threshold=1, noise=0.1)}
     constants = {"reward_noise": 1, "coefficient_bound": 1, "context_bound": 1}
     assert Agent(2, SafetySpec(costs=costs, total_risk=0.05, **constants)).spec.ridge == 2.55
-
-
-def test_what_is_written_is_read_back():
-    rules = Agent(2, SPEC)._rules
-    again = Rules.from_dict(rules.to_dict())
-    assert (again.policy.options, again.spec) == (rules.policy.options, rules.spec)
-
-
-def test_the_certificate_says_what_is_by_rule():
-    told = "; by rule: radius self-normalised, ridge 2.55"
-    assert Agent(2, SPEC)._rules.policy_reason.endswith(told)
-    assert "by rule" not in Agent(2, SPEC, policy=hp_probe(radius="mixture"))._rules.policy_reason
-    named = Agent(2, replace(SPEC, ridge=7.0), policy={"name": "hp_probe", "probe": 0.5})._rules.policy_reason
-    assert "by rule" not in named
 
 
 def test_studies_and_spec_files_follow_the_rule_too(tmp_path):

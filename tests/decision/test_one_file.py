@@ -1,23 +1,18 @@
 """A policy and a learner of one's own, each defined here alone: simulated, in an agent, in a study, and explained."""
 
 import json
-import signal
-import sys
 
 import numpy as np
 import pytest
 
 from safedial import Agent, InvalidInput, Policy, SafetySpec, create_study, make_policy, open_study, simulate
-from safedial.cli import main
 from safedial.core.action import Choice
 from safedial.core.confidence import Bounds
 from safedial.core.estimate import Prediction
 from safedial.core.safe_set import SafeSet
 from safedial.decision.learners.protocol import Learner
-from safedial.service import running
-from safedial.study import Store, StudyError
+from safedial.study import StudyError
 from safedial.worlds import LinearWorld
-from tests.service.conftest import Caller
 
 SPEC = SafetySpec(threshold=0.5, total_risk=0.1, reward_noise=0.3, cost_noise=0.3, coefficient_bound=1, context_bound=1)
 
@@ -153,21 +148,34 @@ def test_a_study_is_not_opened_without_its_policy_nor_with_another(tmp_path):
         create_study("other", SPEC, storage=storage, dim=2, policy="cautious")
 
 
-def test_the_command_line_and_the_service_say_that_it_is_opened_in_python(tmp_path, monkeypatch, capfd):
-    storage = f"sqlite:///{tmp_path}/own.db"
-    create_study("own", SPEC, storage=storage, dim=2, policy=cautious(), fallback_action=0.1).store.close()
-    monkeypatch.setattr(sys, "argv", ["safedial", "study", "status", "own", "--storage", storage])
-    before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(SystemExit) as ended:
-        main()
-    signal.signal(signal.SIGINT, before)
-    assert ended.value.code
-    assert "open the study in Python" in capfd.readouterr().err
-    with Store(storage) as store, running(store) as url:
-        caller = Caller(url)
-        refused = caller.get("/v1/studies/own")
-        assert (refused.status, refused.code) == (409, "own_policy")
-        assert caller.get("/metrics").status == 200
+def agents_only():
+    decide = cautious().decide
+    return Policy("mine", "Mine", "expected", decide, {"window": 5}, learner=RecentLearner)
+
+
+def silent():
+    class Silent(RecentLearner):
+        learn = Learner.learn
+
+    return cautious(learner=Silent)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: Agent(2, SPEC, policy=cautious(learner=None)), "give the policy a `learner`"),
+        (
+            lambda: simulate(agents_only(), LinearWorld(dim=2), SPEC, rounds=5, seeds=1),
+            "has a learner for agents and studies only; give the policy init, predict",
+        ),
+        (lambda: Agent(2, SPEC, policy=cautious()).cost_coef, "this learner has no coefficients"),
+        (lambda: Agent(2, SPEC, policy=cautious()).resume(forget=True), "is only for hp_conformal, hp_shield and"),
+        (lambda: Agent(2, SPEC, policy=silent()), "learn"),
+    ],
+)
+def test_what_a_policy_or_its_learner_lacks_is_named(call, words):
+    with pytest.raises((InvalidInput, TypeError), match=words):
+        call()
 
 
 def test_what_a_learner_does_not_say_has_a_default():

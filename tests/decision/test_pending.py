@@ -31,7 +31,7 @@ def teach(learner, contexts, outcomes, weights):
     return learner
 
 
-@pytest.mark.parametrize("count", [1, 15, 16, 17, 100])
+@pytest.mark.parametrize("count", [1, 16, 100])
 def test_waiting_changes_nothing_but_rounding(monkeypatch, count):
     given = samples(12, count)
     at_once = teach(LinearLearner(12, 1e-2), *given)
@@ -102,7 +102,7 @@ def test_small_learners_save_what_they_always_saved():
 
 
 @pytest.mark.usefixtures("waiting")
-@pytest.mark.parametrize("damage", [1e-9, 1e-4, 0.3, 100.0])
+@pytest.mark.parametrize("damage", [1e-9, 0.3])
 def test_damaged_state_costs_reward_but_never_safety(damage):
     rng = np.random.default_rng(4)
     learner = teach(LinearLearner(4, 0.5), *samples(4, 50))

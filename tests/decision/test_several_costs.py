@@ -130,28 +130,6 @@ def test_one_named_cost_decides_as_one_cost_does():
         )
 
 
-def test_the_certificate_names_each_cost_its_threshold_and_its_bracket():
-    agent = make_agent(learned=True)
-    treat(agent, 80)
-    decision = agent.decide(Patients().context())
-    told, words = decision.certificate, decision.explain()
-    json.dumps(told)
-    assert decision.promise == "bracket"
-    assert told["statement"].startswith(
-        "P(trough > 20 mg/l or auc > 600 or true glucose < -3) <= 0.1 in this round: of the latest 29 rounds"
-    )
-    assert "would have exceeded 20 mg/l (trough) or 600 (auc) or fallen below -3 (glucose) at" in told["statement"]
-    assert "never raises the trough by more than 14.2 %, and lowering it by a tenth lowers trough above" in words
-    assert "one U more never raises the auc by more than steep, and one U less lowers auc" in words
-    assert "a round's glucose does not rise when its setting rises" in words
-    assert "measurement errors of glucose are at most 0.1" in words
-    assert "costs of trough below 1 count as 1" in words
-    assert "the risk is of that, and is not split among them" in words
-    assert told["costs"]["auc"] == {**COSTS["auc"].to_dict(), "words": told["costs"]["auc"]["words"]}
-    assert "bracket" not in told
-    assert told["risk"]["this_round"] == RISK
-
-
 def test_any_cost_that_exceeds_counts_and_refutes_the_start():
     world = Patients()
     world.cost = lambda context, setting: {"trough": 1.0, "auc": 700.0, "glucose": 5.0}
@@ -207,7 +185,6 @@ def test_saved_loaded_pickled_and_reported_together(tmp_path):
     ("cost", "words"),
     [
         (3.0, r"cost = 3.0: must be a mapping with trough, auc, glucose"),
-        (None, r"cost = None: must be a mapping with trough, auc, glucose"),
         ({"trough": 1, "auc": 2}, r"cost = \['glucose'\]: is missing; report every cost, None where it is not known"),
         (
             {"trough": 1, "auc": 2, "glucose": 3, "x": 4},
@@ -244,7 +221,6 @@ def test_one_cost_is_a_number():
         ({"costs": COSTS, "threshold_on": "true"}, "threshold_on = 'true': cannot be combined with costs"),
         ({"costs": COSTS, "promise": "conformal"}, r"promise = 'conformal': has no proof for several costs; use"),
         ({"costs": {}}, "costs = {}: must be a mapping from names to costs"),
-        ({"costs": [1]}, r"costs = \[1\]: must be a mapping from names to costs"),
         ({"costs": {"a b": COSTS["auc"]}}, "costs = 'a b': must have names of letters, digits"),
         ({"costs": {"auc": 3}}, r"costs\['auc'\] = 3: must be a Cost"),
         ({"costs": {"auc": {"threshold": 3}}}, r"costs\['auc'\]: growth = None: must be a bracket"),

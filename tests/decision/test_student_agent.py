@@ -77,7 +77,6 @@ def test_while_a_needed_round_is_open_the_start_dose_is_given():
     assert within.promise == "student"  # one open round is allowed for
     beyond = agent.decide(rng.standard_normal(3))
     assert (beyond.limit, beyond.action, beyond.promise) == ("open_rounds", 0.05, "declared")
-    assert "1 rounds that this decision needs are still open (lag 1)" in beyond.explain()
     agent.update(late, **outcome(rng, context, late))
     agent.update(within, **outcome(rng, within.context, within))
     assert agent.preview(rng.standard_normal(3)).promise == "student"
@@ -94,7 +93,6 @@ def test_a_lost_round_keeps_the_start_dose_until_the_rounds_are_forgotten_and_a_
     agent.update(decision, action=0, reward=0, cost=0)
     decision = agent.decide(rng.standard_normal(3))
     assert (decision.limit, decision.certificate["lost_rounds"]) == ("open_rounds", 1)
-    assert "Start again without the earlier rounds" in decision.explain()
     agent.resume(forget=True)
     assert (agent.informative_rounds, agent.decide(rng.standard_normal(3)).limit) == (0, "start_dose")
     agent.resume(forget=True)
@@ -109,7 +107,6 @@ def test_a_dose_that_the_baseline_excludes_was_withheld_because_of_the_context()
     agent.update(none, reward=0, cost=0.7)
     some = agent.decide(np.array([0.3, 1.0, 0.2]), baseline_cost=0.2)
     assert some.promise == "student"
-    assert "(0.5 less the baseline cost 0.2)" in some.explain()
     agent.update(some, **outcome(rng, some.context, some))
     low, high = (agent.preview([0.9, -1, 0.2], baseline_cost=cost).safe_action for cost in (0.3, 0.1))
     assert low < high
@@ -179,7 +176,6 @@ def test_the_anytime_promise_uses_the_longest_known_prefix():
     agent, rng = make_agent(spec=ANYTIME, promise="anytime", mixture_ridge=3.0), np.random.default_rng(7)
     first = play(agent, 20)[2][-1]
     assert (first.promise, first.safe_action) == ("declared", 0.05)
-    assert "has no upper bound yet, after 20 rounds" in agent.preview([1, 0, 0]).explain()
     play(agent, 60, seed=1)
     late = agent.decide(rng.standard_normal(3))
     for _ in range(5):
@@ -192,7 +188,6 @@ def test_the_anytime_promise_uses_the_longest_known_prefix():
     assert decision.certificate["model"]["informative_rounds"] == 86
     words = "with probability 0.99, in all rounds at once, P(cost > 0.5) <= 0.05 in this round given the past"
     assert decision.certificate["statement"].startswith(words)
-    assert any("contexts may react" in line for line in decision.certificate["assumptions"])
     assert decision.certificate["risk"]["estimation_risk"] == 0.01
 
 
@@ -249,7 +244,6 @@ def test_the_tolerance_promise_has_the_noncentral_quantile():
     factor = float(tolerance_factor(model["degrees_of_freedom"], model["width"], 0.05, 0.01))
     assert decision.certificate["cost_upper"] == pytest.approx(model["cost"] + model["noise"] * factor, rel=1e-12)
     assert "with probability 0.99 over the past rounds" in decision.certificate["statement"]
-    assert "the estimate" in decision.explain()
 
 
 @pytest.mark.parametrize("promise", ["per_round", "anytime"])
@@ -276,31 +270,13 @@ def test_the_start_follows_from_the_constants_or_is_declared():
     agent = make_agent(start_action=None, spec={**RISKS, **constants})
     first = agent.decide([1.0, 0.5, 0.2])
     assert first.promise == "certified"
-    assert "from the constants (start-up)" in first.explain()
-    assert any("sub-Gaussian" in line for line in first.certificate["assumptions"])
     assert make_agent(start_action=None, start_dose=0.07).decide([1.0, 0.5, 0.2]).action == pytest.approx(0.07)
     assert np.all(make_agent().cost_coef == 0)
     declared = make_agent().decide([1.0, 0.5, 0.2])
-    assert "none is proved yet" in declared.explain()
+    assert declared.promise == "declared"
     assert declared.certificate["model"]["condition"] is None
     with pytest.raises(InvalidInput, match="start_action"):
         make_agent(start_action=None)
-
-
-def test_the_certificate_names_every_condition_and_gives_the_arithmetic():
-    agent = make_agent()
-    play(agent, 25, size=0.9)
-    decision = agent.decide([2.0, -1.0, 0.5])
-    facts, told = decision.certificate, decision.explain()
-    assert facts["statement"] == "P(cost > 0.5) <= 0.05 in this round, for Gaussian noise of any size"
-    words = " ".join(facts["assumptions"])
-    for part in ("linear", "Gaussian", "past costs", "exact", "without error", "above zero", "lag", "full dose"):
-        assert part in words
-    assert "t quantile 1.717" in told
-    assert f"0.5 / {facts['cost_upper']:.4g}" in told
-    free = make_agent()
-    play(free, 25, size=0.05)
-    assert "The largest intensity: 1, since" in free.preview([-1.0, 1.0, 0.0]).explain()
 
 
 def test_what_has_no_proof_online_is_refused():

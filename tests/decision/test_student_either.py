@@ -10,13 +10,10 @@ from safedial import (
     InvalidInput,
     LinearWorld,
     SafetySpec,
-    create_study,
     hp_conformal,
     hp_student,
-    simulate,
 )
 from safedial.simulation.proved import promise_holds
-from safedial.study import Store, open_study
 from tests.conftest import make_spec
 
 SPEC = SafetySpec(threshold=0.5, violation_risk=0.2, promise="student")
@@ -69,15 +66,6 @@ def test_the_dose_is_the_smaller_of_both_and_the_start_until_both_have_a_bound()
         facts["statement"]
         == "P(cost > 0.5) <= 0.2 in this round, for Gaussian noise of any size, or for exchangeable rounds"
     )
-    assert any(
-        line.startswith("either the mean") and "; or rounds are exchangeable" in line for line in facts["assumptions"]
-    )
-    assert "the larger of the Student bound and the conformal one" in own.explain()
-
-
-def test_before_the_conformal_bound_the_start_is_explained():
-    decision = play(make_agent(), 12)[-1]
-    assert "The start: the conformal bound needs more rounds; there are" in decision.explain()
 
 
 def test_excesses_of_the_larger_bound_are_rare_under_either_assumption(count):
@@ -124,41 +112,6 @@ def test_the_agent_stops_only_when_both_assumptions_look_broken(tmp_path):
     assert agent.decide([0.1, 0.2]).limit == "start_dose"
 
 
-def test_a_study_decides_as_an_agent_does_after_history_voids_and_a_new_start(tmp_path):
-    rng, agent = np.random.default_rng(5), make_agent()
-    rows = [(x, float(0.1 * (x @ COEF + 0.2 * rng.standard_normal()))) for x in rng.standard_normal((6, 2))]
-    for context, cost in rows:
-        agent.update(context, 0.1, reward=0.05, cost=cost)
-    with Store(f"sqlite:///{tmp_path}/study.db") as store:
-        study = create_study("one", SPEC, dim=2, policy=hp_student(either=True), start_action=0.05, storage=store)
-        study.import_history(
-            [{"x0": x[0], "x1": x[1], "action": 0.1, "reward": 0.05, "cost": cost} for x, cost in rows]
-        )
-        promises = set()
-        for number in range(40):
-            context = rng.standard_normal(2)
-            advice, own = study.ask(context.tolist()), agent.decide(context)
-            assert (advice.action, advice.promise) == (own.action, own.promise)
-            promises.add(own.promise)
-            if number % 9 == 4:
-                study.void(advice.id, reason="the lab was closed", unrelated=True)
-                agent.update(own, action=0.0, reward=0.0, cost=0.0, unrelated=True)
-                continue
-            cost = float(own.intensity * (context @ COEF + 0.2 * rng.standard_normal()))
-            study.tell(advice.id, reward=0.5 * own.intensity, cost=cost)
-            agent.update(own, reward=0.5 * own.intensity, cost=cost)
-        assert promises == {"declared", "student"}
-        late = study.ask([0.1, 0.2])
-        study.resume("a new start", forget=True)
-        study.tell(late.id, reward=0.0, cost=0.0)
-        assert study.status()["informative_rounds"] == 0
-        assert study.ask([0.1, 0.2]).limit == "start_dose"
-        assert study.verify().ok
-        digest = study.state_digest()
-    with Store(f"sqlite:///{tmp_path}/study.db") as store:
-        assert open_study("one", storage=store).state_digest() == digest
-
-
 def test_what_has_no_proof_is_refused_and_where_it_is_proved():
     for promise in ("tolerance", "anytime"):
         with pytest.raises(InvalidInput, match="has no proof with either=True"):
@@ -173,10 +126,3 @@ def test_what_has_no_proof_is_refused_and_where_it_is_proved():
     assert promise_holds(hp_student(either=True), LinearWorld(dim=2, noise="exponential"), spec)
     assert promise_holds(hp_student(either=True), LinearWorld(dim=2, contexts="drift"), spec)
     assert not promise_holds(hp_student(), LinearWorld(dim=2, noise="exponential"), spec)
-
-
-def test_a_simulation_keeps_both_bounds():
-    run = simulate(
-        hp_student(either=True, start_dose=0.05), LinearWorld(dim=2), make_spec(promise="student"), rounds=5, seeds=2
-    )
-    assert run.violations.sum() == 0

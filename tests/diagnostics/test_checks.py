@@ -4,7 +4,6 @@ The stated level: over all eight checks, the chance of any false flag in a log i
 false-alarm level of 1e-6 of their own; seeds are fixed.
 """
 
-import html
 from dataclasses import replace
 
 import numpy as np
@@ -14,10 +13,8 @@ from scipy.stats import binomtest
 from benchmarks.checks_power import BREAKS, SPEC, played, slipped_digit
 from safedial import InvalidInput, hill
 from safedial.core.dose import as_dose
-from safedial.core.margin import margin_assumptions
 from safedial.diagnostics import CHECKS, check_log, needed_evidence, read_rounds
 from safedial.diagnostics.influence import shifts
-from safedial.report.checks_page import write_checks
 from tests.conftest import make_spec
 
 
@@ -90,18 +87,7 @@ def test_a_bounded_margin_is_held_to_its_range():
     clean = replace(SPEC, margin="bounded", noise_low=-0.3 * 1.8, noise_high=0.3 * 1.8)
     log = played(9, 300, noise="uniform")
     assert flags(log, clean) == set()
-    found = check_log(slipped_digit(9, 300), clean)[1][1]
-    assert found.flagged
-    assert "beyond the stated range" in found.found
-
-
-def test_the_page_states_the_margins_assumption_and_what_no_check_tests(tmp_path):
-    learned = replace(SPEC, margin="bounded", noise_low=-1.0, noise_high=1.0, margin_risk=0.01)
-    rounds, findings = check_log(played(0, 200), learned)
-    page = write_checks(tmp_path / "page.html", rounds, findings, log="log.csv", level=0.05).read_text()
-    assert margin_assumptions(learned)[0] in html.unescape(page)
-    assert f"≤ {learned.promised_risk:.3g} in every round" in page
-    assert "is not tested: compare" in next(each.means for each in findings if each.name == "noise")
+    assert check_log(slipped_digit(9, 300), clean)[1][1].flagged
 
 
 def test_the_reward_is_checked_as_a_family_of_its_own():
@@ -109,8 +95,6 @@ def test_the_reward_is_checked_as_a_family_of_its_own():
     log = played(1, 400, spec)
     assert flags(log) == set()
     assert "tails" in flags(log, target="reward")
-    words = next(each.means for each in check_log(log, SPEC, target="reward")[1] if each.name == "tails")
-    assert "not safety" in words
 
 
 def test_residuals_are_taken_before_each_rounds_update():
@@ -142,8 +126,6 @@ def test_the_odd_round_is_named():
     found = {each.name: each for each in check_log(slipped_digit(2, 300), SPEC)[1]}["influence"]
     assert found.flagged
     assert found.details["odd_rounds"] == [153]
-    assert "153" in found.found
-    assert "never drop a round" in found.means
 
 
 def test_looking_early_with_the_planned_horizon_is_allowed():

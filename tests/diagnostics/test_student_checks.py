@@ -12,22 +12,10 @@ from safedial.diagnostics.student_checks import BETS, NOT_APPLICABLE
 from safedial.plots.monitor_picture import draw_monitor
 from safedial.report.checks_page import write_checks
 from safedial.rounds_io import Log
-from tests.cli.test_cli import run
 
 SPEC = SafetySpec(threshold=0.5, violation_risk=0.05, promise="student")
 ANYTIME = SafetySpec(threshold=0.5, violation_risk=0.05, estimation_risk=0.01, promise="student")
 COEF = np.array([0.3, -0.2, 0.4])
-TOML = """
-[spec]
-threshold = 0.5
-violation_risk = 0.05
-promise = "student"
-[world]
-dim = 3
-[[policy]]
-name = "hp_student"
-start_dose = 0.05
-"""
 
 
 def contexts(rng, count):
@@ -142,14 +130,3 @@ def test_what_cannot_be_checked_is_refused():
     twins = log.context[:, [2, 2, 2]]
     with pytest.raises(InvalidInput, match="full rank"):
         watch_log(logged(rng.standard_normal(30), twins), SPEC)
-
-
-def test_the_command_reads_a_student_spec(tmp_path):
-    (tmp_path / "spec.toml").write_text(TOML)
-    rng = np.random.default_rng(5)
-    log = logged(rng.standard_normal(60), contexts(rng, 60))
-    table = np.column_stack([log.context, log.action, log.reward, log.cost])
-    np.savetxt(tmp_path / "log.csv", table, delimiter=",", header="age,weight,one,action,reward,cost", comments="")
-    told = run("check", tmp_path / "log.csv", "--spec", tmp_path / "spec.toml", "--json")
-    assert told.returncode == 0, told.stderr
-    assert json.loads(told.stdout)["flagged"] == []

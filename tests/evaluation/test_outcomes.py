@@ -184,3 +184,15 @@ def test_measured_costs_are_a_doubt_where_the_promise_is_on_the_true_one(on, nam
     parts = {"threshold": 0.5, "total_risk": 0.05, "cost_noise": 0.3, "cost_sensor_noise": 1.0, "threshold_on": on}
     found = evaluate(log_of([0.5] * 4, [0.1, 0.7, 0.2, 0.3]), "hp_ucb", spec=SafetySpec(**parts, **CONSTANTS))
     assert ("measured costs" in [each.name for each in found.doubts]) is named
+
+
+def test_a_row_has_the_cost_that_exceeded():
+    found = evaluate(log_of([0.5] * 3, [0.1, 5.0, 0.2], np.ones(3)), "fixed", spec=SPEC)
+    (row,) = found.rows()
+    assert row["cost"] == pytest.approx(10.0 * row["dose"])
+    assert row["cost"] > 0.5
+    costs = {name: Cost(threshold=0.5, noise=0.3) for name in "ab"}
+    log = log_of([0.5] * 2, [0, 0], np.ones(2), cost_a=np.array([0.1, 0.1]), cost_b=np.array([0.1, 50.0]))
+    (row,) = evaluate(log, "fixed", spec=SafetySpec(costs=costs, total_risk=0.05, **CONSTANTS)).rows()
+    assert row["exceeding"] == "b"
+    assert row["cost_b"] > 0.5 > row["cost_a"]

@@ -69,7 +69,7 @@ def test_on_an_agents_own_log_every_policy_repeats_it(name):
     np.testing.assert_allclose(found.scores.reward, log.reward, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name != "hp_shield"])
+@pytest.mark.parametrize("name", ["hp_probe", "thompson", "hp_conformal", "hp_student", "nonlinear_hp_ucb"])
 def test_on_another_policys_log_every_policy_does_what_it_would_have_done_live(name):
     policy, spec = CASES[name]
     other, _ = live(Agent(3, SPEC, policy="fixed"), 100)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from safedial import Agent, InvalidInput, create_study, evaluate, thompson
+from safedial import InvalidInput, create_study, evaluate, thompson
 from tests.evaluation.test_reproduction import CONSTANTS, SPEC, rounds_of
 
 STUDIES = {
@@ -206,14 +206,4 @@ def test_a_void_hides_no_excess_and_is_not_learned_from(tmp_path):
     assert found.policies[0].outcomes.told(2, found.policies[0].played.advised[2]) is None
     study.export(tmp_path / "trial.csv")
     assert evaluate(tmp_path / "trial.csv", "fixed", spec=SPEC).table()[0]["excesses"] == 2
-    study.store.close()
-
-
-@pytest.mark.parametrize("name", ["hp_probe", "hp_ucb"])
-def test_options_left_open_on_a_study_are_those_of_a_new_one(name, tmp_path):
-    study = made(name, tmp_path)
-    study.tell(study.ask([0.5, 0.1, 0.1]).id, reward=0.1, cost=0.1)
-    (found,) = evaluate(study, {"name": "hp_probe"}).policies
-    assert found.rules.policy.options["radius"] == "self-normalised"
-    assert found.rules.spec.ridge == Agent(3, SPEC).spec.ridge > 1
     study.store.close()

@@ -108,11 +108,6 @@ def test_a_ridge_that_rounding_would_swallow_is_refused():
         class_.bounds(view, 1, noise=1.0, spec=make_spec(ridge=1e-12))
 
 
-def test_the_bound_is_among_the_assumptions():
-    assert any("bounded by 1" in sentence for sentence in features(None).assumptions)
-    assert not any("bounded" in sentence for sentence in features(None, bound=None).assumptions)
-
-
 def changing():
     sizes = iter([3, 4])
     return lambda x: np.zeros((*x.shape[:-1], next(sizes)))
@@ -126,24 +121,12 @@ def changing():
         ({"transform": lambda x: np.full((*x.shape[:-1], 3), np.inf)}, "finite"),
         ({"transform": changing()}, "a different number of features"),
         ({"transform": None, "misspecification": -0.1}, "misspecification"),
-        ({"transform": None, "radius": "small"}, "radius"),
         ({"transform": None, "radius": "self-normalised"}, "radius"),
         ({"transform": fourier(3)}, "3 coordinates"),
         ({"transform": None, "bound": 0}, "bound"),
         ({"transform": lambda x: x[..., :1], "radius": "paper"}, "dim = 1"),
     ],
-    ids=[
-        "number",
-        "shape",
-        "infinite",
-        "changes-size",
-        "negative",
-        "radius",
-        "no-self-normalised",
-        "dim",
-        "bound",
-        "paper-at-1",
-    ],
+    ids=["number", "shape", "infinite", "changes-size", "negative", "no-self-normalised", "dim", "bound", "paper-at-1"],
 )
 def test_bad_options_are_refused(options, rule):
     def use():

@@ -125,24 +125,12 @@ def changing():
         ([np.sin, 3.0], r"functions\[1\]"),
         (lambda x: np.zeros((*x.shape[:-1], 0)), "at least one"),
         (lambda x: (1.0 + 1e-11) * np.ones((*x.shape[:-1], 3)), r"\[-1, 1\]"),
-        (lambda x: 2.0 * np.ones((*x.shape[:-1], 3)), r"\[-1, 1\]"),
         (lambda x: -2.0 * np.ones((*x.shape[:-1], 3)), "-2"),
         (lambda x: np.full((*x.shape[:-1], 3), np.nan), r"\[-1, 1\]"),
         (lambda x: np.zeros(7), "shape"),
         (changing(), "changed in number"),
     ],
-    ids=[
-        "empty",
-        "text",
-        "not-callable",
-        "no-values",
-        "beyond",
-        "too-large",
-        "too-small",
-        "nan",
-        "shape",
-        "changes-size",
-    ],
+    ids=["empty", "text", "not-callable", "no-values", "beyond", "too-small", "nan", "shape", "changes-size"],
 )
 def test_a_class_that_is_none_is_refused(functions, rule):
     def use():

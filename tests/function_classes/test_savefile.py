@@ -74,10 +74,3 @@ def test_a_file_of_another_class_or_another_kernel_is_refused(tmp_path):
     (tmp_path / "state").write_bytes((tmp_path / "state").read_bytes()[:-5])
     with pytest.raises(InvalidInput, match="truncated"):
         load_state(tmp_path / "state", class_)
-
-
-def test_a_description_is_plain():
-    described = finite([np.sin, np.cos], prior=(1.0, 2.0)).describe()
-    assert described["functions"] == "2 functions"
-    assert described["prior"] == [1.0, 2.0]
-    assert features(splines(2)).describe()["transform"].startswith("splines:5")

@@ -69,7 +69,7 @@ def known(world, spec, **options):
     return simulate(make_policy("hp_probe"), world, whole, **options).exact_clairvoyant_reward.sum()
 
 
-@pytest.mark.parametrize("name", ["as stated", "worst contexts", "drifting contexts", "heavy tails", "bent mean"])
+@pytest.mark.parametrize("name", ["as stated", "worst contexts", "bent mean"])
 def test_the_quantities_are_those_of_simulate(name):
     world = LinearWorld(dim=3, **BY_NAME[name].world)
     options = {"rounds": 300, "seeds": 20, "dose": hill(0.4)}
@@ -129,26 +129,14 @@ def test_small_doses_are_counted_and_the_option_behind_them_is_named():
     words = " ".join(found.words())
     assert f"In {found.table[0]['small_doses']:.0%} of the rounds the dose is below 0.3 U" in words
     assert "probe = 1" in words
-    assert "baseline" not in words
-    based = plan(micro, SPEC, dim=3, rounds=200, seeds=10, scenarios=SCENARIOS[:1], baseline_cost=0.1)
-    assert "after the baseline cost is taken off" in " ".join(based.words())
-    for policy in (make_policy("hp_probe", probe=1.0), make_policy("hp_probe", probe=0), make_policy("hp_ucb")):
-        quiet = plan(policy, SPEC, dim=3, rounds=50, seeds=4, scenarios=SCENARIOS[:1])
-        assert "probe = 1" not in " ".join(quiet.words())
-
-
-def test_doses_are_told_in_the_dials_units():
-    dial = Dial(low=100, high=4100, unit="mg")
-    found = plan("hp_probe", SPEC, dim=3, rounds=50, seeds=4, scenarios=SCENARIOS[:1], dial=dial)
-    first = 100 + 4000 * found.table[0]["first_dose"]
-    assert f"The dose begins at {float(f'{first:.3g}'):g} mg" in found.words()[2]
+    quiet = plan(make_policy("hp_ucb"), SPEC, dim=3, rounds=50, seeds=4, scenarios=SCENARIOS[:1])
+    assert "probe = 1" not in " ".join(quiet.words())
 
 
 @pytest.mark.parametrize(
     "changes",
     [
         {"noise_scale": {"scale": "power_scale", "exponent": 0.7}},
-        {"margin": "gaussian"},
         {"margin": "bounded", "noise_low": -1.0, "noise_high": 1.0, "margin_risk": 0.01},
         {"promise": "joint"},
     ],
@@ -272,24 +260,22 @@ def test_every_number_of_the_curves_is_in_its_range():
     assert totals[-1] == pytest.approx(found.quantities["violations"])
 
 
-def test_the_words_say_what_the_table_says():
-    found = plan("hp_probe", SPEC, dim=3, rounds=200, seeds=10)
-    words = " ".join(found.words())
-    assert f"{found.table[0]['reward_share']:.0%}" in words
-    assert "the promise allows 10 on average" in words
+@pytest.mark.parametrize("wrong", [{"rounds": 0}, {"rounds": 0.5}, {"scenarios": []}])
+def test_what_cannot_be_planned_is_said(wrong):
+    with pytest.raises(InvalidInput, match=next(iter(wrong))):
+        plan("hp_probe", SPEC, **({"dim": 2, "rounds": 10} | wrong))
+
+
+def test_an_alarm_of_a_baseline_that_promises_nothing_is_forecast():
     loud = plan("on_expectation", make_spec(violation_risk=0.01), dim=3, rounds=200, seeds=10, scenarios=SCENARIOS[:1])
     assert "nothing is promised" in loud.words()[0]
-    assert "Nothing is promised, and these exceed the spec's 2.0%: as stated" in loud.words()[-1]
     assert loud.table[0]["alarms"] > 0.5
-    joint = plan("hp_probe", replace(SPEC, promise="joint"), dim=3, rounds=100, seeds=4, scenarios=SCENARIOS[:1])
-    assert "the promise allows one or more in 0.05 of the studies" in joint.words()[0]
 
 
 def test_a_policy_that_earns_little_never_reaches_half():
     tight = make_spec(threshold=0.05, reward_noise=3.0, cost_noise=3.0, coefficient_bound=5.0, context_bound=1.0)
     found = plan("fixed", tight, dim=2, rounds=20, seeds=3, scenarios=[BY_NAME["milder truth"]])
     assert found.table[0]["half_reward_round"] is None
-    assert "no stretch earns half" in found.words()[1]
 
 
 def test_hp_conformal_is_planned_without_an_adversary():
@@ -302,17 +288,9 @@ def test_hp_conformal_is_planned_without_an_adversary():
     assert found.table[0]["promised_risk"] == pytest.approx(0.045)
 
 
-@pytest.mark.parametrize("name", ["hp_bayes", "nonlinear_hp_probe"])
-def test_a_policy_with_a_learner_of_its_own_is_planned_without_an_adversary(name):
-    found = plan(name, SPEC, dim=2, rounds=20, seeds=2)
+def test_a_policy_with_a_learner_of_its_own_is_planned_without_an_adversary():
+    found = plan("nonlinear_hp_probe", SPEC, dim=2, rounds=20, seeds=2)
     assert len(found.table) == len(SCENARIOS) - 1
-
-
-def test_what_cannot_be_planned_is_said():
-    with pytest.raises(InvalidInput, match="rounds"):
-        plan("hp_probe", SPEC, dim=2, rounds=0)
-    with pytest.raises(InvalidInput, match="scenarios"):
-        plan("hp_probe", SPEC, dim=2, rounds=10, scenarios=[])
 
 
 def test_both_engines_plan_alike_and_a_plan_says_which_played(monkeypatch):
@@ -332,5 +310,3 @@ def test_both_engines_plan_alike_and_a_plan_says_which_played(monkeypatch):
         np.testing.assert_allclose([one[name] for name in numbers], [other[name] for name in numbers], atol=1e-9)
     refused = make_spec(margin="bounded", noise_low=-1.0, noise_high=1.0, margin_risk=0.01)
     assert plan("hp_probe", refused, **given, scenarios=SCENARIOS[:1]).engine == "numpy"
-    with pytest.raises(InvalidInput, match="rounds"):
-        plan("hp_probe", SPEC, dim=3, rounds=0.5)

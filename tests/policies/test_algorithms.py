@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from safedial import InvalidInput, LinearWorld, make_policy, simulate
+from safedial import LinearWorld, make_policy, simulate
 from safedial.core.estimate import Prediction
 from tests.conftest import make_spec
 from tests.oracles import algorithm1
@@ -101,18 +101,3 @@ def test_on_expectation_is_hp_ucb_without_the_margin():
     realized = make_policy("hp_ucb").decide(one(cost=0.3, width=0.05), spec, round=2.0, coin=0.5)
     assert expected.safe.intensity == pytest.approx(min(1.0, 0.5 / expected.bounds.cost_upper))
     assert realized.safe.intensity == pytest.approx(0.5 / (realized.bounds.cost_upper + spec.tail))
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "words"),
-    [
-        ("hp_conformal", {"start_action": 5}, r"no option 'start_action'; .*study create --set.*start_dose"),
-        ("hp_probe", {"fallback_action": 5}, r"no option 'fallback_action'; .*Agent\(fallback_action"),
-        ("hp_probe", {"radios": "paper"}, r"no option 'radios'; did you mean 'radius'\?"),
-        ("hp_probe", {"colour": "blue"}, "no option 'colour'; it has "),
-        ("fixed", {"radius": "paper"}, "it has clip"),
-    ],
-)
-def test_an_option_that_a_policy_does_not_have_is_named_with_the_way_out(name, options, words):
-    with pytest.raises(InvalidInput, match=words):
-        make_policy(name, **options)

@@ -43,7 +43,7 @@ CONFIGURATIONS = [
     ("nonlinear_hp_probe", {"cost_class": features(None, misspecification=0.1), "probe": 0.1, "clip": False}),
 ]
 TIGHT = ("self-normalised", "noise-adaptive")
-"""Radii that need more than the six numbers below; tests/decision/test_extras.py compares agent and batch for them."""
+"""Radii that need more than the six numbers below; tests/decision/test_radius_state.py compares agent and batch."""
 LINEAR = [
     (name, options)
     for name, options in CONFIGURATIONS
@@ -82,7 +82,9 @@ def test_every_policy_meets_every_claim(name, options, capsys):
     assert (held in report.not_applicable) == (make_policy(name, **options).promise != "certified")
 
 
-@each_linear_policy
+@pytest.mark.parametrize(
+    ("name", "options"), [next(case for case in LINEAR if case[0] == name) for name in dict(LINEAR)]
+)
 def test_jax_under_jit_chooses_the_same(name, options):
     """Under every spec, compiled as one program: compiling takes most of the time."""
     seen, coin = predictions(60)
@@ -159,6 +161,13 @@ def test_only_a_policy_that_proves_it_calls_itself_realized():
         ("epsilon_greedy", {"learn_from": "some"}, "learn_from"),
         ("thompson", {"scale": float("inf")}, "scale"),
         ("nothing_like_it", {}, "choose from"),
+        ("hp_probe", {"radios": "paper"}, r"no option 'radios'; did you mean 'radius'\?"),
+        ("hp_probe", {"fallback_action": 5}, r"no option 'fallback_action'; .*Agent\(fallback_action"),
+        ("fixed", {"radius": "paper"}, "no option 'radius'; it has clip"),
+        ("nonlinear_hp_probe", {"cost_class": "kernel"}, "cost_class"),
+        ("nonlinear_hp_probe", {"reward_class": 3}, "reward_class"),
+        ("nonlinear_hp_probe", {"clip": None}, "clip"),
+        ("nonlinear_hp_probe", {"probe": 2}, "probe"),
         ("hp_conformal", {"start_dose": 0.0}, "start_dose"),
         ("hp_conformal", {"start_dose": True}, "start_dose"),
         ("hp_conformal", {"probe": 0}, "probe"),

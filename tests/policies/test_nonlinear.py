@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import binomtest
 
 from safedial import Agent, InvalidInput, make_policy
-from safedial.function_classes import FunctionClass, binary, features, finite, kernel, linear
+from safedial.function_classes import binary, features, finite, kernel, linear
 from safedial.policies import nonlinear_hp_probe, nonlinear_hp_ucb
 from safedial.simulation.proved import promise_holds
 from safedial.simulation.run import simulate
@@ -18,9 +18,7 @@ from tests.conftest import make_spec
 @pytest.mark.parametrize(
     ("plain", "options", "classes"),
     [
-        ("hp_ucb", {}, {}),
         ("hp_ucb", {"radius": "paper"}, {"cost_class": linear(radius="paper"), "clip": False}),
-        ("hp_probe", {}, {}),
         ("hp_probe", {"probe": 0.05}, {"probe": 0.05}),
         ("hp_probe", {}, {"cost_class": linear(), "reward_class": linear()}),
     ],
@@ -135,7 +133,7 @@ def test_without_a_bound_the_first_action_takes_the_norms():
     assert policy.decide(outlook, make_spec(), round=1.0, coin=0.5).bounds.cost_upper == 2.0
 
 
-@pytest.mark.parametrize("size", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("size", [0.1, 10.0])
 @pytest.mark.parametrize("misspecification", [0.0, 0.2])
 def test_before_the_first_outcome_no_feature_map_can_break_a_certified_bound(size, misspecification):
     """L bounds ‖x‖ and not ‖φ(x)‖: with φ(x) = 10x the certificate said 1 where the mean was 9, in every round before
@@ -194,10 +192,3 @@ def test_the_clairvoyant_of_a_logistic_world_violates_at_the_stated_risk():
 def test_a_policy_in_a_world_it_cannot_live_in_is_refused(policy, world, changes, rule):
     with pytest.raises(InvalidInput, match=rule):
         simulate(policy, world, make_spec(**changes), rounds=5, seeds=1)
-
-
-@pytest.mark.parametrize("options", [{"cost_class": "kernel"}, {"reward_class": 3}, {"clip": None}, {"probe": 2}])
-def test_bad_options_are_refused(options):
-    with pytest.raises(InvalidInput):
-        make_policy("nonlinear_hp_probe", **options)
-    assert isinstance(make_policy("nonlinear_hp_ucb").options["cost_class"], FunctionClass)

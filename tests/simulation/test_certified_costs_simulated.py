@@ -15,16 +15,13 @@ from safedial import (
     LinearWorld,
     SafetySpec,
     growth,
-    hill,
     power,
     simulate,
 )
-from safedial.cli.simulate import stated_spec
 from safedial.function_classes import linear
 from safedial.policies import make_policy
 from safedial.simulation.proved import promise_holds
 from safedial.simulation.summary import summary
-from safedial.specfile import SpecFile, parse_spec, spec_text
 
 CONSTANTS = {"reward_noise": 0.1, "coefficient_bound": 1, "context_bound": 1}
 COSTS = {"heat": Cost(threshold=0.4, noise=0.2, share=0.3), "load": Cost(threshold=0.3, noise=0.3, share=0.7)}
@@ -47,8 +44,9 @@ def played(policy, spec, **more):
     )
 
 
-@pytest.mark.parametrize(("policy", "curve"), [("hp_ucb", None), ("hp_probe", power(2.0)), ("fixed", hill(0.5))])
-@pytest.mark.parametrize("promise", ["certified", "joint"])
+@pytest.mark.parametrize(
+    ("policy", "curve", "promise"), [("hp_ucb", None, "joint"), ("hp_probe", power(2.0), "certified")]
+)
 def test_a_simulation_decides_as_an_agent_that_is_told_its_rounds(policy, promise, curve):
     costs = {"heat": COSTS["heat"], "load": Cost(threshold=0.3, noise=0.3, share=0.7, curve=curve)}
     spec = SafetySpec(costs=costs, promise=promise, **RISKS, **CONSTANTS)
@@ -106,7 +104,6 @@ BRACKET = {"a": Cost(threshold=1, growth=growth.additive(0, 1))}
     [
         ("on_expectation", {}, {}, NO_PROOF),
         (make_policy("nonlinear_hp_ucb", reward_class=linear(), cost_class=linear()), {}, {}, "need a linear learner"),
-        (make_policy("hp_shield", base=0), {}, {}, NO_PROOF),
         (make_policy("hp_shield", base=0), {}, {"costs": BRACKET, "promise": "bracket"}, NO_PROOF),
         ("hp_probe", {"contexts": "adversarial"}, {}, "contexts = 'adversarial': does not go with several costs"),
         ("hp_probe", {"baseline_cost": 0.1}, {}, r"baseline_cost = 0\.1: does not go with several costs"),
@@ -119,16 +116,9 @@ def test_what_has_no_proof_or_no_world_is_refused(policy, world, fields, words):
         simulate(policy, LinearWorld(dim=3, **world), SafetySpec(**(STATED | fields)), rounds=2, seeds=1)
 
 
-def test_brackets_and_certified_costs_have_worlds_of_their_own_and_own_curves_no_common_one():
+def test_costs_with_curves_of_their_own_take_no_common_one_and_no_world_of_brackets():
     with pytest.raises(InvalidInput, match=NO_PROOF):
         simulate("hp_probe", DoseResponseWorld(), SPEC, rounds=2, seeds=1)
     curved = SafetySpec(**(STATED | {"costs": {"heat": Cost(threshold=1, noise=1, curve=power(2.0))}}))
     with pytest.raises(InvalidInput, match=r"dose = \['heat'\]: have curves of their own"):
         simulate("hp_probe", WORLD, curved, rounds=2, seeds=1, dose=power(2.0))
-
-
-def test_the_command_line_takes_costs_from_a_spec_file():
-    file = parse_spec(spec_text(SpecFile(spec=SPEC, dim=3)))
-    assert stated_spec({"estimation_risk": 0.02}, file).costs == COSTS
-    with pytest.raises(InvalidInput, match=r"--threshold = None: is missing"):
-        stated_spec({}, None)

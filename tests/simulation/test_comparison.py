@@ -163,15 +163,3 @@ def test_the_command_line_compares_and_draws(tmp_path):
     assert "paired by seed" in shown.stdout
     for wrong in (("--policy", "hp_ucb,radius"), ("--policy", "hp_ubc"), ()):
         assert run("compare", *wrong, *words).returncode == 2
-
-
-def test_the_command_line_takes_a_spec_file_for_each_policy(tmp_path):
-    text = "[spec]\nthreshold = 0.5\nviolation_risk = 0.05\ncost_noise = 1.0\nreward_noise = 1.0\n"
-    text += 'coefficient_bound = 1.0\ncontext_bound = 1.0\n{more}\n[world]\ndim = 2\n[[policy]]\nname = "{name}"\n'
-    (tmp_path / "a.toml").write_text(text.format(more="estimation_risk = 0.01", name="hp_probe"))
-    (tmp_path / "b.toml").write_text(text.format(more='promise = "conformal"', name="hp_conformal"))
-    files = ("--spec", tmp_path / "a.toml", "--spec", tmp_path / "b.toml")
-    done = run("compare", *files, "--rounds", 30, "--seeds", 2, "--json")
-    assert [row["policy"] for row in json.loads(done.stdout)["policies"]] == ["HP-Probe", "HP-Conformal"]
-    done = run("compare", *files, "--policy", "hp_ucb", "--rounds", 30, "--seeds", 2)
-    assert (done.returncode, "one for all, or one for each" in done.stderr) == (2, True)

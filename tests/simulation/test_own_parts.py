@@ -77,8 +77,9 @@ def ignore(state, prediction, reward, cost, weight):
     return UCB.update(state, prediction, 0.0 * reward, cost, weight)
 
 
-@pytest.mark.parametrize("name", ["mine", "hp_ucb"])
-@pytest.mark.parametrize("part", [{"predict": narrow}, {"update": ignore}], ids=["predict", "update"])
+@pytest.mark.parametrize(
+    ("name", "part"), [("mine", {"predict": narrow}), ("hp_ucb", {"update": ignore})], ids=["predict", "update"]
+)
 def test_a_part_of_a_learner_is_used_in_both_engines_whatever_the_name(name, part):
     policy = UCB._replace(name=name, **part)
     assert policy.own_parts == tuple(part)
@@ -145,14 +146,14 @@ def dosed(change):
     return own(decide=decide)
 
 
-@pytest.mark.parametrize("engine", ["numpy", "jax"])
-@pytest.mark.parametrize("dose", [None, hill(0.4, 2.0)], ids=["identity", "hill"])
 @pytest.mark.parametrize(
-    ("change", "value"),
+    ("change", "value", "dose", "engine"),
     [
-        (lambda dose, number: dose + 2.0, "[23]"),
-        (lambda dose, number: dose - 2.0 * (number > 30), "-[12]"),
-        (lambda dose, number: dose + (number > 30) * np.nan * dose, "nan"),
+        (lambda dose, number: dose + 2.0, "[23]", None, "numpy"),
+        (lambda dose, number: dose - 2.0 * (number > 30), "-[12]", hill(0.4, 2.0), "numpy"),
+        (lambda dose, number: dose + (number > 30) * np.nan * dose, "nan", None, "numpy"),
+        (lambda dose, number: dose + 2.0, "[23]", hill(0.4, 2.0), "jax"),
+        (lambda dose, number: dose + (number > 30) * np.nan * dose, "nan", None, "jax"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:invalid value")
@@ -168,7 +169,7 @@ def test_rounding_at_the_ends_is_no_fault():
     assert Agent(3, make_spec(), policy=policy).decide([0.3, 0.2, 0.1]).action == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("bad", [2.0, -2.0, np.nan])
+@pytest.mark.parametrize("bad", [2.0, np.nan])
 def test_an_agent_advises_no_intensity_outside_0_to_1(bad):
     agent = Agent(3, make_spec(), policy=dosed(lambda dose, number: bad if number > 1 else dose))
     first = agent.decide([0.3, 0.2, 0.1])
@@ -253,13 +254,8 @@ def test_a_world_that_cannot_be_compiled_is_named_and_auto_plays_it_in_numpy(mon
     ("policy", "words"),
     [
         (own(decide=lambda *seen, **given: 0.5), "returned a float, and it must return a Choice with a SafeSet; make"),
-        (own(decide=lambda *seen, **given: None), "returned a NoneType, and it must return a Choice"),
         (own(decide=lambda *seen, **given: UCB.decide(*seen, **given)._replace(safe=1.0)), "a Choice with a SafeSet"),
         (dosed(lambda dose, number: np.ones(7)), r"gave intensities of shape \(7,\), .* each \(spec, seed\): \(1, 2\)"),
-        (
-            dosed(lambda dose, number: 0.5),
-            r"gave intensities of shape \(\), .*; compute them from the prediction's arr",
-        ),
     ],
 )
 def test_what_is_no_choice_is_refused_by_the_policy_s_name(policy, words, engine):
@@ -293,13 +289,11 @@ ODD = [
         told_by("means", lambda context: np.zeros(3)),
         "`means` that gave a ndarray, and must give two arrays, reward and",
     ),
-    (told_by("means", lambda context: None), "`means` that gave a NoneType, and must give two arrays"),
     (
         told_by("means", lambda context: (np.zeros(7), np.zeros(7))),
         r"`means` that gave shapes \[\(7,\), \(7,\)\], .* of shape \(n, seeds\) = \(20, 3\); compute both from",
     ),
     (told_by("noise_scale", lambda context: -1.0), "`noise_scale` of -1, which must be a number >= 0; give a standard"),
-    (told_by("noise_scale", lambda context: context[..., 0]), "`noise_scale` of -0.*, which must be a number >= 0"),
     (told_by("noise_scale", lambda context: np.nan * context[..., 0]), "`noise_scale` of nan, which must be a number"),
     (
         told_by("noise_scale", lambda context: context),
@@ -309,7 +303,6 @@ ODD = [
         told_by("draw_contexts", lambda done: np.zeros((20, 3, 2))),
         r"`draw_contexts` that gave shape \(20, 3, 2\), which must be \(seeds, rounds, d\) = \(3, 20, 2\); draw as",
     ),
-    (told_by("draw_contexts", lambda done: None), r"`draw_contexts` that gave shape \(\)"),
     (
         told_by("draw_contexts", lambda done: np.ones((3, 20, 2))),
         r"context_bound = 1.0: is less than the norm of a context of world .*Odd, 1.41421; state that norm or more",

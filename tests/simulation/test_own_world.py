@@ -125,11 +125,6 @@ def test_it_is_swept_by_two_workers_and_keeps_its_name(tmp_path):
     assert rows[0]["regret"] == pytest.approx(direct.regret.mean())
 
 
-def test_a_non_linear_world_is_swept_by_its_kind():
-    grid = parse_grid(GRID.replace("dim = 3", 'dim = 2\nkind = ["finite", "logistic"]\nfunctions = 10'))
-    assert {build(cell)["world"].kind for cell in grid.cells} == {"finite", "logistic"}
-
-
 @pytest.mark.parametrize(
     ("name", "rule"),
     [
@@ -144,19 +139,6 @@ def test_a_name_that_leads_to_no_world_is_refused(name, rule):
         world_from_dict({"name": name, "dim": 2})
     with pytest.raises(InvalidInput, match="must be a world"):
         simulate("hp_probe", object(), SPEC, rounds=5, seeds=1)
-
-
-class Unknown(Kept):
-    """Its costs are not numbers, which would pass for costs that never exceed."""
-
-    def means(self, spec, truth, context):
-        reward, cost = super().means(spec, truth, context)
-        return reward, cost * np.nan
-
-
-def test_outcomes_that_are_not_numbers_are_refused():
-    with pytest.raises(InvalidInput, match="Unknown': gave an outcome that is not a finite number"):
-        simulate("hp_probe", Unknown(), SPEC, rounds=5, seeds=1)
 
 
 class Unlucky(Kept):

@@ -19,8 +19,10 @@ SPEC = SafetySpec(costs=COSTS, promise="student", **RISKS, **CONSTANTS)
 WORLD = LinearWorld(dim=3)
 
 
-@pytest.mark.parametrize("promise", ["per_round", "tolerance", "anytime"])
-@pytest.mark.parametrize(("start_dose", "curve"), [(None, None), (0.05, power(2.0))])
+@pytest.mark.parametrize(
+    ("promise", "start_dose", "curve"),
+    [("per_round", None, None), ("tolerance", 0.05, power(2.0)), ("anytime", None, None)],
+)
 def test_a_simulation_decides_as_an_agent_that_is_told_its_rounds(promise, start_dose, curve):
     costs = {"heat": COSTS["heat"], "load": Cost(threshold=0.3, noise=0.3, share=0.7, curve=curve)}
     spec = SafetySpec(costs=costs, promise="student", **RISKS, **CONSTANTS)

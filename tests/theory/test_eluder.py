@@ -304,7 +304,6 @@ def test_cases_report_which_number_they_give_and_a_curve_from_above():
     ("call", "message"),
     [
         (lambda: eluder_dimension([1.0, 2.0], 0.1), "values = .*must be a matrix of numbers"),
-        (lambda: eluder_dimension([["a"]], 0.1), "must be a matrix of numbers"),
         (lambda: eluder_dimension(np.empty((0, 3)), 0.1), "at least one function"),
         (lambda: eluder_dimension([[np.nan, 1.0]], 0.1), "must be finite"),
         (lambda: eluder_dimension([[1.0]], 0.0), "epsilon = 0.0: must be a finite number > 0"),
@@ -313,7 +312,6 @@ def test_cases_report_which_number_they_give_and_a_curve_from_above():
         (lambda: kernel_upper([[1.0, 2.0], [2.0, 1.0]], epsilon=0.1, norm=1), "positive semi-definite.* eigenvalue -1"),
         (lambda: kernel_upper([[1.0, 0.5], [0.2, 1.0]], epsilon=0.1, norm=1), "must be symmetric"),
         (lambda: kernel_upper([[1.0, 0.5]], epsilon=0.1, norm=1), "must be a square matrix"),
-        (lambda: kernel_upper("gram", epsilon=0.1, norm=1), "must be a square matrix"),
         (lambda: kernel_upper(np.full((2, 2), np.inf), epsilon=0.1, norm=1), "finite numbers"),
         (lambda: kernel_lower(np.zeros((2001, 2001)), epsilon=0.1, norm=1), "contexts = 2001: must be at most 2000"),
         (lambda: width_sum(0, dimension=1, radius=1), "rounds = 0"),
@@ -337,41 +335,8 @@ def test_the_command_gives_one_object_and_reads_a_class_of_ones_own(tmp_path):
     assert (told["dimension"], told["kind"], told["functions"], told["contexts"]) == (3, "exact", 4, 3)
     assert is_eluder_sequence(np.tri(4, 3, -1), told["sequence"], told["scale"])
     assert [row["rounds"] for row in told["theorem3"]] == [10, 100, 1000]
-
-
-def test_the_command_prints_tables_that_name_the_kind_of_number():
-    done = run("eluder", "--class", "linear", "--dim", "3", "--rounds", "100")
-    assert done.returncode == 0
-    assert "51 (upper bound)" in done.stdout
-    assert "Holds with probability 0.99 if" in done.stdout
     shown = run("eluder", "--class", "kernel", "--kernel", "polynomial:1", "--contexts", "99", "--epsilon", "0.5")
-    assert shown.returncode == 0
-    assert "lower bound" in shown.stdout
-    assert "information gain" in shown.stdout
-
-
-@pytest.mark.parametrize("kernel", ["rbf:0.5", "matern32:0.5", "matern52:0.5"])
-def test_every_kernel_of_the_command_gives_bounds_in_order(kernel):
-    told = json.loads(run("eluder", "--class", "kernel", "--dim", "1", "--kernel", kernel, "--json").stdout)
-    assert 2 <= told["lower_bound"] <= told["upper_bound"] <= told["contexts"] == 12
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--class", "tree"], "--class = 'tree': must be one of finite, linear, kernel"),
-        (["--class", "finite", "--values", "nowhere.csv"], "--values = 'nowhere.csv': is not a file"),
-        (["--class", "finite", "--values", "words.csv"], "must hold only numbers"),
-        (["--class", "finite", "--contexts", "0"], "--contexts = 0: must be >= 1"),
-        (["--class", "linear", "--rounds", "3"], "--rounds = 3: must be >= 10"),
-        (["--class", "kernel", "--kernel", "sigmoid:1"], "kernel = 'sigmoid:1'"),
-        (["--class", "kernel", "--kernel", "rbf:long"], "kernel = 'rbf:long'"),
-        (["--class", "kernel", "--kernel", "polynomial:1.5"], "kernel = 'polynomial:1.5'"),
-    ],
-)
-def test_the_command_explains_a_mistake_in_one_line(tmp_path, words, message):
-    (tmp_path / "words.csv").write_text("a,b\n")
-    done = run("eluder", *words, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
+    assert (shown.returncode, "lower bound" in shown.stdout) == (0, True)
+    wrong = run("eluder", "--class", "finite", "--values", "nowhere.csv", cwd=tmp_path)
+    assert (wrong.returncode, wrong.stdout, wrong.stderr.count("\n")) == (2, "", 1)
+    assert "--values = 'nowhere.csv': is not a file" in wrong.stderr

@@ -208,7 +208,6 @@ def test_the_promise_is_proved_where_the_bracket_and_the_start_hold_and_nowhere_
     ("fields", "words"),
     [
         ({"curve": "line"}, "curve = 'line': must be one of power, hinge, binary"),
-        ({"tails": "t3"}, "tails = 't3': must be 'normal' or 't2'"),
         ({"dim": 0}, "dim = 0: must be a whole number >= 1"),
         ({"units": 2}, "dim = 1: is too small for a protocol's setting, a label; at least 2"),
         ({"effect": 0.5}, "effect = 0.5: needs features, and dim = 1 has none"),
@@ -260,9 +259,4 @@ def test_a_sweep_and_the_command_line_take_it_by_name(tmp_path):
     command = ["simulate", "--spec", str(tmp_path / "spec.toml"), "--rounds", "30", "--seeds", "2", "--json", "--world"]
     done = CliRunner().invoke(make_app(), [*command, "dose-response,curve=hinge,low=1,high=20,knee=0.5"])
     assert json.loads(done.stdout)["settings"]["world"]["knee"] == 0.5
-    for name, words in (
-        ("dose-response,high", "option=value"),
-        ("dose-response,hihg=2", "hihg"),
-        ("kernel,high=2", "high"),
-    ):
-        assert words in str(CliRunner().invoke(make_app(), [*command, name]).exception)
+    assert "hihg" in str(CliRunner().invoke(make_app(), [*command, "dose-response,hihg=2"]).exception)
