@@ -248,16 +248,6 @@ def test_the_certificate_is_enough_to_recompute_the_action_by_hand(name):
             assert facts["limit"] == ("mean_bound" if name == "on_expectation" else "exploration")
 
 
-def test_an_explanation_has_the_promise_and_every_assumption_and_never_says_more_than_is_promised():
-    decision = trained(spec=make_spec(cost_sensor_noise=0.05)).decide([0.3, 0.2], baseline_cost=0.1)
-    text = decision.explain()
-    assert all(line in text for line in [decision.certificate["statement"], *decision.certificate["assumptions"]])
-    expected = trained(policy="on_expectation").decide([0.1, 0.1])
-    assert (expected.certified, expected.certificate["promise"]) == (False, "none")
-    assert "none on the realized cost" in expected.explain()
-    assert "safe" not in expected.explain()
-
-
 @pytest.mark.parametrize("threshold", [0.5, 6.0])
 def test_a_certificate_is_plain_json_at_full_dose_too(threshold):
     curve = tabulated([0, 0.5, 1], [0, 0.3, 1])
