@@ -31,9 +31,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 QUICK := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 PYTEST := $(QUICK) $(BIN)/python -m pytest -n 2 --dist worksteal
 # Every branch of the rule is run by a test of the rule: those of commands, of the service or of a document do not count.
-COVER := $(foreach room,core policies function_classes decision,--cov=src/safedial/$(room)) \
+COVER := $(foreach room,model bounds policies rounds,--cov=src/safedial/$(room)) \
   --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
-COUNTED := $(addprefix tests/,core decision function_classes policies simulation study)
+COUNTED := $(addprefix tests/,model bounds policies rounds simulation study)
 
 .PHONY: run setup setup-text test test-slow cover test-full test-portable test-text peers test-peers docs check format arena bench bench-service figures soak release test-minimal lock clean
 
@@ -129,7 +129,7 @@ release: $(RELEASE_VENV)/.release
 
 MINIMAL_EXTRAS := plot data service dask jax gym
 MINIMAL_TOOLS := clarabel cvxpy-base hypothesis mapie mpmath psutil pytest pytest-cov scikit-learn threadpoolctl
-MINIMAL ?= tests/core tests/decision tests/function_classes tests/policies tests/simulation tests/study tests/cli
+MINIMAL ?= tests/model tests/bounds tests/policies tests/rounds tests/simulation tests/study tests/cli tests/golden
 test-minimal: $(MINIMAL_VENV)/.minimal
 	$(QUICK) $(MINIMAL_VENV)/bin/python -m pytest $(MINIMAL)
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from safedial.cli import main
-from safedial.cli.inputs import Json
+from safedial.cli.output import Json
 
 bench = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 

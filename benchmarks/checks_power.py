@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from safedial.core.dose import DoseCurve, as_dose, power
-from safedial.core.spec import SafetySpec
-from safedial.diagnostics import CHECKS, LEVEL, check_log, needed_evidence, read_rounds
 from safedial.errors import is_whole, require
-from safedial.rounds_io import Log
-from safedial.simulation.logged import simulated_log
-from safedial.worlds.linear import LinearWorld
+from safedial.model.dose import DoseCurve, as_dose, power
+from safedial.model.spec import SafetySpec
+from safedial.rounds.log_file import Log
+from safedial.simulation.linear_world import LinearWorld
+from safedial.simulation.results import simulated_log
+from safedial.tools.checks import CHECKS, LEVEL, check_log, needed_evidence
+from safedial.tools.findings import read_rounds
 
 KAPPA = 0.3
 NOISE: dict[str, Any] = {"reward_noise": KAPPA, "cost_noise": KAPPA}

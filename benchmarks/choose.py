@@ -12,8 +12,8 @@ import argparse
 from typing import Any
 
 from safedial import choose, growth
-from safedial.choosing import Ranking
-from safedial.choosing.earnings import best, forecast, scene
+from safedial.tools.candidates import best, forecast, scene
+from safedial.tools.choosing import Ranking
 
 FAR = 100_000
 """The first seed of the measurement."""

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from benchmarks.worlds import insulin
 from safedial import Agent, Dial, Features, SafetySpec, growth, make_policy
-from safedial.worlds import vancomycin
+from safedial.simulation import dose_response
 
 Array = NDArray[np.float64]
 
@@ -61,14 +61,14 @@ class Clinic(NamedTuple):
 
 def ward(streams: int, seed: int = 5) -> Clinic:
     """Vancomycin: the daily dose in mg, its trough and its exposure."""
-    everyone = vancomycin.draw_patients(np.random.default_rng(seed), ROUNDS * streams)
+    everyone = dose_response.draw_patients(np.random.default_rng(seed), ROUNDS * streams)
     grid = {name: each.reshape(*each.shape[:-1], ROUNDS, streams) for name, each in everyone._asdict().items()}
-    protocol = vancomycin.protocol_dose(everyone).reshape(ROUNDS, streams)
+    protocol = dose_response.protocol_dose(everyone).reshape(ROUNDS, streams)
     columns = [protocol, *(np.log(part) for part in (protocol, grid["weight"], grid["creatinine_clearance"]))]
 
     def treat(step: int, doses: Array) -> tuple[Array, Any]:
-        now = vancomycin.Patients(**{name: each[..., step, :] for name, each in grid.items()})
-        return vancomycin.measured_trough(now, doses), vancomycin.exposure(now, doses) >= 400.0
+        now = dose_response.Patients(**{name: each[..., step, :] for name, each in grid.items()})
+        return dose_response.measured_trough(now, doses), dose_response.exposure(now, doses) >= 400.0
 
     names = ("rule", "log_rule", "log_weight", "log_clearance")
     return Clinic(
@@ -231,18 +231,18 @@ def play(clinic: Clinic) -> None:
 
 def ward_limits(size: int = 200_000) -> None:
     """A round's tolerated dose is known exactly here, so a rule's best multiple is the 5 % quantile of dose / rule."""
-    patients = vancomycin.draw_patients(np.random.default_rng(7), size)
+    patients = dose_response.draw_patients(np.random.default_rng(7), size)
     relative, absolute = patients.errors
-    unit = vancomycin.concentration(patients, 1.0, vancomycin.BEFORE_FIFTH)
-    slope = unit * np.maximum(1.0 + vancomycin.RELATIVE_ERROR * relative, 1e-9)
-    tolerated = (20.0 - vancomycin.ABSOLUTE_ERROR * absolute) / slope
+    unit = dose_response.concentration(patients, 1.0, dose_response.BEFORE_FIFTH)
+    slope = unit * np.maximum(1.0 + dose_response.RELATIVE_ERROR * relative, 1e-9)
+    tolerated = (20.0 - dose_response.ABSOLUTE_ERROR * absolute) / slope
     rows = np.stack([np.ones(size), np.log(patients.weight), np.log(patients.creatinine_clearance)], axis=-1)
     fitted = np.exp(rows @ np.linalg.lstsq(rows, np.log(tolerated), rcond=None)[0])
-    rules = {"protocol": vancomycin.protocol_dose(patients), "log-linear in weight and clearance": fitted}
+    rules = {"protocol": dose_response.protocol_dose(patients), "log-linear in weight and clearance": fitted}
     print("  Limits: reached by a rule at the multiple that exceeds in 5 %")
     for name, dose in rules.items():
         best = np.quantile(tolerated / dose, RISK) * dose
-        print(f"  {name:39}  {np.mean(vancomycin.exposure(patients, best) >= 400.0):.3f}")
+        print(f"  {name:39}  {np.mean(dose_response.exposure(patients, best) >= 400.0):.3f}")
 
 
 def table_limits(size: int = 1000) -> None:

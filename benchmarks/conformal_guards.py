@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from safedial import Agent, LinearWorld, SafetySpec, make_policy
-from safedial.worlds.noise import quantile
-from safedial.worlds.world import generators
+from safedial.simulation.world import generators, quantile
 
 RISK = 0.05
 FLAT, START = 0.3, 0.07

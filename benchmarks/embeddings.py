@@ -12,10 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from safedial.datasets.battery import load_steps
-from safedial.datasets.battery.context import context_texts, find_targets
-from safedial.datasets.battery.embedders import open_embedder
-from safedial.datasets.battery.embeddings import PRECOMPUTED, precomputed
+from safedial.paper.battery_data import load_steps
+from safedial.paper.embedders import PRECOMPUTED, context_texts, find_targets, open_embedder, precomputed
 
 
 def cosines(one, other):

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from safedial import SafetySpec, evaluate, read_log
-from safedial.rounds_io import Log, log_text
+from safedial.rounds.log_file import Log, log_text
 
 SPEC = SafetySpec(
     threshold=0.5, total_risk=0.05, reward_noise=0.3, cost_noise=0.3, coefficient_bound=1, context_bound=1

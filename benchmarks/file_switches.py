@@ -20,7 +20,7 @@ from typing import Any
 
 import safedial
 from safedial import Agent, SafetySpec
-from safedial.client import Client
+from safedial.service.client import Client
 
 ROOT = str(Path(safedial.__file__).parent)
 SPEC = {
@@ -93,8 +93,8 @@ def main() -> None:
         agent.update(made.pop(0), reward=0.1, cost=0.05)
 
     found = {"Agent.decide": counter.measure(decide), "Agent.update": counter.measure(update)}
-    from safedial.service import running
-    from safedial.study import Store
+    from safedial.service.server import running
+    from safedial.study.store import Store
 
     counter.client = threading.get_ident()  # what the client does is not the service's
     folder = tempfile.TemporaryDirectory()

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.monitor_power import THRESHOLD, check_monitor, costs_at, first_alarms
-from safedial.core import exchangeability
+from safedial.bounds import ranks
 from safedial.errors import require
 
 Array = NDArray[np.float64]
@@ -46,12 +46,12 @@ def by_monitor(costs: Array, risk: float, level: float) -> list[int]:
 
 def by_exchangeability(costs: Array, risk: float, level: float) -> list[int]:
     """With p-values by the rank of a cost among those so far; costs have no ties but with themselves."""
-    capital, first = exchangeability.init((len(costs),)), np.zeros(len(costs), dtype=int)
+    capital, first = ranks.init((len(costs),)), np.zeros(len(costs), dtype=int)
     coins = np.random.default_rng(79).random(costs.shape)
     for number, now in enumerate(costs.T, start=1):
         above = (costs[:, : number - 1] > now[:, None]).sum(axis=1)
-        capital = exchangeability.update(capital, (above + coins[:, number - 1]) / number)
-        first = np.where((first == 0) & exchangeability.alarm(capital, level), number, first)
+        capital = ranks.update(capital, (above + coins[:, number - 1]) / number)
+        first = np.where((first == 0) & ranks.alarm(capital, level), number, first)
     return first.tolist()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from safedial.core import monitor
+from safedial.bounds import monitor
 from safedial.errors import is_whole, require
 from safedial.stats import violation_interval
 

@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 
 from safedial.errors import import_extra, require
-from safedial.experiments.synthetic import synthetic_spec
-from safedial.function_classes import finite, kernel
+from safedial.paper.synthetic import synthetic_spec
 from safedial.policies import nonlinear_hp_ucb
+from safedial.policies.classes import finite, kernel
+from safedial.simulation.nonlinear_worlds import NonlinearWorld, waves
 from safedial.simulation.run import simulate
-from safedial.worlds import NonlinearWorld
-from safedial.worlds.nonlinear import waves
 
 
 def bench_nonlinear(

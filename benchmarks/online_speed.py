@@ -1,9 +1,9 @@
 """How long one online decision and one update take, compared with the bare arithmetic; and after many rounds.
 
 `bare` is the shortest BLAS code for the same arithmetic as `Agent`: direction, residual and the dot products of
-core.rounding for a decision; the same, two rank-one updates and two axpys for an update. An agent does less: it reuses
-what it computed for the decision, and at high dimension it applies samples in small batches, so the mean of an update
-says more than its median. Calls are interleaved, so that both run under the same load.
+bounds.rounding for a decision; the same, two rank-one updates and two axpys for an update. An agent does less: it
+reuses what it computed for the decision, and at high dimension it applies samples in small batches, so the mean of an
+update says more than its median. Calls are interleaved, so that both run under the same load.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from safedial.agent import Agent
-from safedial.core.spec import SafetySpec
-from safedial.decision.learners.blas import daxpy, ddot, dnrm2, dsymv, dsyr
 from safedial.errors import require
-from safedial.experiments.synthetic import synthetic_spec
+from safedial.model.spec import SafetySpec
+from safedial.paper.synthetic import synthetic_spec
 from safedial.policies import make_policy
+from safedial.rounds.agent import Agent
+from safedial.rounds.linear_learner import daxpy, ddot, dnrm2, dsymv, dsyr
 
 DECISIONS = 2000
 """Decisions of HP-Conformal that are timed."""

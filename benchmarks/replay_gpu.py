@@ -43,7 +43,7 @@ import jax
 import jax.numpy as jnp
 
 from safedial import replay
-from safedial.replay_engines import jax_blocked, jax_kernel, jax_program
+from safedial.simulation import jax_blocked, jax_replay
 
 # Written out, as benchmarks would ask for more packages than a GPU machine may have.
 SPEC = safedial.SafetySpec(
@@ -186,22 +186,22 @@ def split(options, device, setting):
     with jax_blocked.x64(dtype == "float64"), jax.default_device(device):
         square = jax.random.normal(jax.random.key(1), (dim, dim), dtype)
         rows = jax.random.normal(jax.random.key(2), (block, dim), dtype) / dim**0.5
-        matmul = jax_program.matmul
+        matmul = jax_replay.matmul
         gemm = clock(jax.jit(lambda left, right: matmul(left, right)), square, square)
         products = jax.jit(lambda inverse, rows: inverse - matmul(rows.T, matmul(rows, inverse)))
         big = clock(products, square, rows) / block * 1e6
         inner = jax.jit(lambda inverse, rows: matmul(matmul(rows, inverse), rows.T))
         gram_cost = clock(inner, square, rows) / block * 1e6
         names = ("norm", "rewards", "costs", "seen")
-        rule = jax_kernel.Rule(POLICY.decide, True, SPEC, dim, None, names)
-        table = jnp.pad(matmul(rows, rows.T), ((0, 0), (0, jax_program.MEANS)))
-        fused = partial(jax_kernel.run_pallas, warps=setting["warps"])
-        sequence = fused if setting["kernel"] == "pallas" else jax_kernel.run_plain
+        rule = jax_replay.Rule(POLICY.decide, True, SPEC, dim, None, names)
+        table = jnp.pad(matmul(rows, rows.T), ((0, 0), (0, jax_replay.MEANS)))
+        fused = partial(jax_replay.run_pallas, warps=setting["warps"])
+        sequence = fused if setting["kernel"] == "pallas" else jax_replay.run_plain
         given = table, jnp.zeros(3, dtype), jnp.ones((4, block), dtype)
         alone = jax.jit(lambda *given: sequence(rule, *given, 0, run=run))
         seq = clock(alone, *given) / run * 1e6
         turned, told, _ = alone(*given)
-        trail = clock(jax.jit(partial(jax_program.followed, left=0)), table, turned, told) / run * 1e6
+        trail = clock(jax.jit(partial(jax_replay.followed, left=0)), table, turned, told) / run * 1e6
     return {
         **setting,
         "gemm_gflops": 2e-9 * dim**3 / gemm,

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.replay_speed import bench_replay, drawn_rounds, fastest_run
-from safedial.plots.style import new_figure, save
-from safedial.replay_engines.block_size import best_block
+from safedial.simulation.replay import best_block
+from safedial.tools.pages import new_figure, save
 
 ROUNDS = {64: 16384, 128: 16384, 256: 8192, 512: 8192, 1024: 4096, 2048: 3072}
 BLOCKS = {128: (32, 64, 96, 128), 512: (32, 64, 96, 128, 192, 256), 2048: (64, 128, 192, 256, 384, 512)}

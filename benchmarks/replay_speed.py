@@ -14,10 +14,11 @@ import numpy as np
 
 from benchmarks import seconds_of
 from safedial.errors import is_whole, require
-from safedial.experiments.synthetic import synthetic_spec
+from safedial.paper.synthetic import synthetic_spec
 from safedial.policies import hp_ucb
-from safedial.replay_engines import Replay, replay
-from safedial.replay_engines.linalg import routines, scaled_identity
+from safedial.simulation.replay import replay
+from safedial.simulation.replay_arguments import Replay
+from safedial.simulation.replay_round import routines, scaled_identity
 
 ENGINES = ("reference", "rank_one", "blocked")
 CHOICES = ("all", *ENGINES, "jax")

@@ -25,7 +25,7 @@ import orjson
 import psutil
 import uvloop
 
-from safedial.client import Client
+from safedial.service.client import Client
 
 SPEC = {
     "dim": 16,

@@ -24,7 +24,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 def fill(storage: str, decisions: int) -> None:
     """A study with so many decisions, each with its outcome but the last hundred."""
-    from safedial.study import Store, create_study
+    from safedial.study.manage import create_study
+    from safedial.study.store import Store
 
     with Store(storage) as store:
         study = create_study("long", SPEC, storage=store)

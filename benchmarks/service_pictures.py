@@ -53,7 +53,7 @@ def dated(days: float) -> Any:
 
 def fill(store: Any) -> Any:
     """A few days of a ward."""
-    from safedial.study import create_study
+    from safedial.study.manage import create_study
 
     random = np.random.default_rng(3)
     with dated(5.2) as wait:
@@ -99,8 +99,8 @@ def save(image: Image.Image, path: Path) -> None:
 
 
 def main(folder: Path) -> None:
-    from safedial.service import running
-    from safedial.study import Store
+    from safedial.service.server import running
+    from safedial.study.store import Store
     from tests.service.browser import Browser
 
     browser = Browser()

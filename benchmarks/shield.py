@@ -17,11 +17,12 @@ import time
 import numpy as np
 
 from safedial import Agent, SafetySpec, growth, simulate
-from safedial.core.count_window import CountWindow
-from safedial.core.tolerated import Range, scaled_setting
-from safedial.policies.hp_shield import hp_shield
+from safedial.bounds.count_rule import CountWindow
+from safedial.bounds.tolerated import Range, scaled_setting
+from safedial.policies.shield import hp_shield
+from safedial.simulation.dose_response import DoseResponseWorld
+from safedial.simulation.linear_world import LinearWorld
 from safedial.simulation.run import Simulation
-from safedial.worlds import DoseResponseWorld, LinearWorld
 
 RISK, SPREAD = 0.05, 0.5
 ORACLE = math.exp(-1.6448536269514722 * SPREAD)

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from safedial import growth
-from safedial.core.tolerated import Cost
-from safedial.plots.style import COLOURS, new_figure, save, title
+from safedial.bounds.tolerated import Cost
+from safedial.tools.pages import COLOURS, new_figure, save, title
 
 LIMIT = Cost(threshold=20.0, growth=growth.relative(0.7, 1.4, floor=0.5))
 KEPT, EXCEEDED = COLOURS["hp_ucb"], COLOURS["on_expectation"]

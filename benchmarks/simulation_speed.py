@@ -20,11 +20,11 @@ import numpy as np
 
 from benchmarks import seconds_of
 from benchmarks.arena.peer import peers_python
-from safedial.core.spec import SafetySpec
 from safedial.errors import MissingExtra, import_extra, is_whole, require
-from safedial.experiments.synthetic import synthetic_spec
-from safedial.simulation import simulate
-from safedial.worlds import LinearWorld
+from safedial.model.spec import SafetySpec
+from safedial.paper.synthetic import synthetic_spec
+from safedial.simulation.linear_world import LinearWorld
+from safedial.simulation.run import simulate
 
 SECONDS = 1.0
 SEEDS = (1, 10, 500)
@@ -138,7 +138,7 @@ def _naive(dim: int, spec: SafetySpec, seconds: float) -> float:
 def _has_jax() -> bool:
     """Whether JAX can be imported; that it can be found does not say so."""
     try:
-        import_extra("safedial.jax_device", "jax")
+        import_extra("safedial.simulation.jax_device", "jax")
     except MissingExtra:
         return False
     return True
@@ -155,7 +155,7 @@ def _copy_speed() -> float:
 
 def _device_copy_speed(device: str, size: int = 1 << 27) -> float:
     """The same on one of JAX's devices; copies are queued, so that none waits for its launch."""
-    jax, devices = import_extra("jax", "jax"), import_extra("safedial.jax_device", "jax")
+    jax, devices = import_extra("jax", "jax"), import_extra("safedial.simulation.jax_device", "jax")
     source = jax.device_put(np.ones(size, np.float32), devices.device_named(device))
     copied = jax.jit(lambda part: part + 1.0)
 

@@ -17,8 +17,9 @@ import psutil
 import uvloop
 
 from benchmarks.service_load import SPEC, load, memory_mb, serving
-from safedial.study import Store, create_study
 from safedial.study.keys import create_key
+from safedial.study.manage import create_study
+from safedial.study.store import Store
 
 HALF_OPEN, HEADER_BYTES, CALLERS = 1_100, 64 * 2**20, 200
 

@@ -16,8 +16,10 @@ import numpy as np
 import psutil
 
 from benchmarks.service_load import SPEC, TRUTH, Wire, contexts, memory_mb, post, serving
-from safedial.client import Client
-from safedial.study import Store, create_study, verify_study
+from safedial.service.client import Client
+from safedial.study.manage import create_study
+from safedial.study.store import Store
+from safedial.study.verify import verify_study
 
 MISSING, CORRECTED, GIVEN_UP = 0.05, 0.03, 25
 """The shares of outcomes, and after how many further missing ones a caller declares one lost, as people do: until then
@@ -28,7 +30,8 @@ CONNECTIONS, BATCH, CORRECTIONS = 8, 250, 1_000
 
 RESTART = """
 import sys, time
-from safedial.study import Store, open_study
+from safedial.study.store import Store
+from safedial.study.manage import open_study
 started = time.perf_counter()
 with Store(sys.argv[1]) as store:
     open_study("long", storage=store).ask([0.1] * 16)

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from safedial import Agent, LinearWorld, SafetySpec, hp_conformal, hp_probe, hp_student, simulate
-from safedial.core import least_squares
-from safedial.core.student import cost_upper
+from safedial.bounds import least_squares
+from safedial.bounds.t_laws import cost_upper
 from safedial.policies import Policy
-from safedial.worlds.noise import NOISES
+from safedial.simulation.world import NOISES
 
 Array = np.ndarray
 CONSTANTS = {"coefficient_bound": 1.0, "context_bound": 1.0}

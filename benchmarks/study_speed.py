@@ -19,18 +19,20 @@ from typing import Any
 import numpy as np
 
 from benchmarks import seconds_of
-from safedial.core.spec import CONSTANTS
 from safedial.errors import require
-from safedial.study import Store, Study, create_study, verify_study
+from safedial.model.spec import CONSTANTS
+from safedial.study.answer import read_id
 from safedial.study.database import reading
-from safedial.study.event_bodies import Noted
-from safedial.study.ids import read_id
+from safedial.study.manage import create_study
 from safedial.study.operations import ask, correct, expire, tell
+from safedial.study.reducer import Noted
 from safedial.study.replay_log import Source, catch_up, load_state
 from safedial.study.requests import read_request
 from safedial.study.snapshot import pack
 from safedial.study.state import State
-from safedial.study.verify import verify_log
+from safedial.study.store import Store
+from safedial.study.study import Study
+from safedial.study.verify import verify_log, verify_study
 
 PAIRS = 2_000
 """Rounds in one transaction while a log is filled."""

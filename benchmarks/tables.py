@@ -43,7 +43,7 @@ def simulation() -> None:
 
 
 def table1_grid() -> None:
-    from safedial.experiments.table1 import POLICIES, table1, table1_spec
+    from safedial.paper.table1 import POLICIES, table1, table1_spec
 
     print("\nTable 1 grid, d = 5, 30 seeds, 10 thresholds x 2 policies x 10,000 rounds: aggregate rounds per second")
     started = time.perf_counter()
@@ -58,8 +58,7 @@ def table1_grid() -> None:
 def sweeps() -> None:
     import tempfile
 
-    from safedial.sweep.engine import run_sweep
-    from safedial.sweep.grid import read_grid
+    from safedial.simulation.sweeps import read_grid, run_sweep
 
     print("\nSweep of 1,000 cells (bundled grid thousand), seconds")
     grid = read_grid("thousand")

@@ -92,7 +92,7 @@ def _plain(words: str | None) -> str:
 def routes() -> list[str]:
     """Every route and every body, from the OpenAPI document of the service."""
     from safedial.service.app import make_app
-    from safedial.study import Store
+    from safedial.study.store import Store
 
     with tempfile.TemporaryDirectory() as folder, Store(f"sqlite:///{folder}/store.db") as store:
         document = make_app(store).openapi()
@@ -156,8 +156,8 @@ def _fields(subject: Any) -> list[str]:
 def spec_fields() -> list[str]:
     """The tables of a spec file, from the docstrings of what they make."""
     from safedial import Cost, Dial, Features, SafetySpec
-    from safedial.core.dose import CURVES
-    from safedial.decision.label_names import LABELS
+    from safedial.model.dial import LABELS
+    from safedial.model.dose import CURVES
     from safedial.policies import FACTORIES
 
     lines = ["", "## `[spec]`", "", "The fields of [`SafetySpec`](decide.rst).", *_fields(SafetySpec)]
@@ -184,7 +184,7 @@ def _choices(key: str, makers: Mapping[str, Callable[..., Any]]) -> list[str]:
 def study_fields() -> list[str]:
     """The specification of a study and its guard, from the schemas of the service."""
     from safedial.service.schemas import Guard, Spec
-    from safedial.study.spec import OPTIONS
+    from safedial.study.study_spec import OPTIONS
 
     lines = []
     for head, model in (("The specification of a study", Spec), ("`guard`", Guard)):
@@ -208,9 +208,9 @@ def study_fields() -> list[str]:
 
 def columns() -> list[str]:
     """The columns of a log, from the module that reads it."""
-    from safedial import rounds_io
+    from safedial.rounds import log_file
 
-    return ["", *re.findall(r"^\|.*$", rounds_io.__doc__ or "", flags=re.M), ""]
+    return ["", *re.findall(r"^\|.*$", log_file.__doc__ or "", flags=re.M), ""]
 
 
 def export_columns() -> list[str]:

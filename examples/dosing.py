@@ -11,7 +11,7 @@ import sys
 import numpy as np
 
 from safedial import Agent, Dial, Features, SafetySpec, growth, make_policy
-from safedial.worlds.vancomycin import draw_patients, exposure, measured_trough, protocol_dose
+from safedial.simulation.dose_response import draw_patients, exposure, measured_trough, protocol_dose
 
 
 def main(count: int) -> None:

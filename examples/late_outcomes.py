@@ -12,7 +12,7 @@ import tempfile
 import numpy as np
 
 from safedial import create_study
-from safedial.study import Store
+from safedial.study.store import Store
 
 SPEC = {
     "threshold": 0.5,

@@ -8,10 +8,10 @@ It plays HP-UCB's safe dose, but only a tenth of it where the estimate is still 
 import sys
 
 from safedial import LinearWorld, Policy, SafetySpec, check_policy, simulate
-from safedial.core.action import choose
-from safedial.core.confidence import bound
-from safedial.core.namespace import namespace
-from safedial.core.safe_set import safe_set
+from safedial.bounds.choice import choose
+from safedial.bounds.confidence import bound
+from safedial.bounds.safe_set import safe_set
+from safedial.model.namespace import namespace
 
 
 def patient(*, patience: float = 0.1) -> Policy:

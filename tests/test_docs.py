@@ -9,15 +9,14 @@ import pytest
 from typer.main import get_command
 
 import safedial
+from safedial.bounds.tolerated import Cost
 from safedial.cli import make_app
-from safedial.core.spec import NAMES
-from safedial.core.tolerated import Cost
-from safedial.decision.units import Dial, Features
+from safedial.model.dial import Dial, Features
+from safedial.model.spec import NAMES
 from safedial.policies import FACTORIES
-from safedial.rounds_io import KNOWN
-from safedial.specfile import TABLES
-from safedial.study.guard import DEFAULTS, STATED
-from safedial.study.spec import OPTIONS, SHAPE
+from safedial.rounds.log_file import KNOWN
+from safedial.rounds.specfile import TABLES
+from safedial.study.study_spec import DEFAULTS, OPTIONS, SHAPE, STATED
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "auto_gallery" not in path.parts)

@@ -26,10 +26,10 @@ from safedial import (
     watch_log,
 )
 from safedial.errors import how_to_install
-from safedial.notebook import MOST_ROWS, card
-from safedial.planning.scenarios import SCENARIOS
-from safedial.rounds_io import Log
-from safedial.simulation.logged import simulated_log
+from safedial.io import MOST_ROWS, card
+from safedial.rounds.log_file import Log
+from safedial.simulation.results import simulated_log
+from safedial.tools.scenarios import SCENARIOS
 from tests.conftest import make_spec
 
 ALLOWED = {"div", "strong", "table", "thead", "tbody", "tr", "th", "td", "ul", "li"}

@@ -7,26 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from safedial import (
-    Agent,
-    Dial,
-    Dose,
-    hill,
-    hp_probe,
-    identity,
-    logistic,
-    make_policy,
-    power,
-    simulate,
-    tabulated,
-)
-from safedial.core.curve import DoseCurve
-from safedial.core.remake import is_same
-from safedial.core.scale import own_scale, power_scale, with_sensor
-from safedial.function_classes import binary, features, finite, kernel, linear
-from safedial.function_classes.maps import fourier
-from safedial.policies.hp_ucb import hp_ucb
-from safedial.worlds import LinearWorld, NonlinearWorld
+from safedial import Agent, Dial, Dose, hill, hp_probe, identity, logistic, make_policy, power, simulate, tabulated
+from safedial.model.dose import DoseCurve
+from safedial.model.noise_scale import own_scale, power_scale, with_sensor
+from safedial.policies.classes import binary, features, finite, kernel, linear
+from safedial.policies.classes.features import fourier
+from safedial.policies.linear import hp_ucb
+from safedial.policies.policy import is_same
+from safedial.simulation.linear_world import LinearWorld
+from safedial.simulation.nonlinear_worlds import NonlinearWorld
 from tests.conftest import make_spec
 from tests.policies.test_conformance import CONFIGURATIONS
 

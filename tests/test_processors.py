@@ -7,10 +7,12 @@ import sys
 
 import pytest
 
-from safedial.study import Store, open_study, verify_study
+from safedial.study.database import sa
 from safedial.study.event import START, Event, canonical, digest
 from safedial.study.log import append_events, read_events
-from safedial.study.schema import sa
+from safedial.study.manage import open_study
+from safedial.study.store import Store
+from safedial.study.verify import verify_study
 from tests.processors import AVAILABLE, CHOSEN, environment, shortfall
 from tests.study.elsewhere import STUDIES
 

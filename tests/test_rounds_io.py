@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from safedial import Agent, InvalidInput, LinearWorld, hill, identity, make_policy, power
-from safedial.core.dose import Dose
-from safedial.decision.units import Dial, Features
-from safedial.rounds_io import log_text, parse_log, read_log
-from safedial.simulation.logged import logged_simulation, simulated_log
+from safedial.model.dial import Dial, Features
+from safedial.model.dose import Dose
+from safedial.rounds.log_file import log_text, parse_log, read_log
+from safedial.simulation.results import logged_simulation, simulated_log
 from tests.conftest import make_spec
 
 TEXT = "round,x1,x2,action,reward,cost\n1,0.1,0.2,0.5,0.3,0.4\n2,0.3,0.4,1,0.5,-0.6\n"
@@ -127,8 +127,8 @@ def test_context_columns_must_be_there_and_not_be_outcomes():
 
 
 def test_a_studys_export_is_a_log_up_to_the_first_unknown_outcome(tmp_path):
-    from safedial.diagnostics.promise_watch import watch_log
-    from safedial.study import create_study
+    from safedial.study.manage import create_study
+    from safedial.tools.log_watch import watch_log
 
     spec = make_spec(cost_noise=0.3, reward_noise=0.3)
     features = Features(names=("age",), center=(50,), scale=(50,), intercept=False)

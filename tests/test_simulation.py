@@ -3,10 +3,10 @@ import pytest
 
 import safedial.simulation.loop as batch
 from safedial import Dose, InvalidInput, LinearWorld, hill, identity, make_policy, power, simulate, tabulated
+from safedial.paper.regret import regret_bound
 from safedial.policies import rows_learn_alike
-from safedial.simulation.summary import summary
+from safedial.simulation.results import summary
 from safedial.stats import violation_interval
-from safedial.theory.regret import regret_bound
 from tests.conftest import make_spec
 
 

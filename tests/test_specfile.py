@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from safedial import InvalidInput, hill, load_spec, power, save_spec
-from safedial.core.dose import Dose
-from safedial.decision.units import Dial, Features
-from safedial.specfile import EXAMPLE, SpecFile, parse_spec, spec_text
-from safedial.sweep.grid import build, parse_grid
+from safedial.model.dial import Dial, Features
+from safedial.model.dose import Dose
+from safedial.rounds.specfile import EXAMPLE, SpecFile, parse_spec, spec_text
+from safedial.simulation.sweeps import build, parse_grid
 from tests.conftest import make_spec
 
 FULL = SpecFile(

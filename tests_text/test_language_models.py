@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from safedial import InvalidInput
-from safedial.datasets.battery.cache import cached_vectors, fill_cache
-from safedial.datasets.battery.embedders import open_embedder
-from safedial.datasets.download import file_sha256
+from safedial.paper.battery_fetch import file_sha256
+from safedial.paper.embedders import cached_vectors, fill_cache, open_embedder
 from tests_text.conftest import TEXTS
 
 KINDS = [("gemma-2b", "gemma"), ("gemma3-270m", "gemma3")]

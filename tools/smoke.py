@@ -15,7 +15,7 @@ import numpy as np
 
 import safedial
 from safedial import Agent, Dial, Features, LinearWorld, SafetySpec, growth, make_policy, simulate
-from safedial.specfile import EXAMPLE
+from safedial.rounds.specfile import EXAMPLE
 
 SPEC = SafetySpec(
     threshold=0.5, total_risk=0.02, reward_noise=0.3, cost_noise=0.3, coefficient_bound=1, context_bound=1
@@ -74,9 +74,10 @@ def data(folder: Path) -> str:
 
 
 def service(folder: Path) -> str:
-    from safedial.client import Client
-    from safedial.service import running
-    from safedial.study import Store, create_study
+    from safedial.service.client import Client
+    from safedial.service.server import running
+    from safedial.study.manage import create_study
+    from safedial.study.store import Store
 
     with Store(f"sqlite:///{folder / 'trial.db'}") as store:
         study = create_study("infusion", SPEC, dim=2, fallback_action=0.0, storage=store, actor="smoke")
@@ -95,8 +96,7 @@ def service(folder: Path) -> str:
 def dask(folder: Path) -> str:
     from distributed import LocalCluster
 
-    from safedial.sweep.engine import run_sweep
-    from safedial.sweep.grid import parse_grid
+    from safedial.simulation.sweeps import parse_grid, run_sweep
 
     settings = "".join(f"{name} = {value}\n" for name, value in SPEC.to_dict().items() if isinstance(value, float))
     with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster:
@@ -116,7 +116,7 @@ def jax(folder: Path) -> str:
 
 
 def gym(folder: Path) -> str:
-    from safedial.worlds.gym import SafeDialEnv
+    from safedial.simulation.gym import SafeDialEnv
 
     env = SafeDialEnv(LinearWorld(dim=2), SPEC, rounds=5)
     env.reset(seed=0)

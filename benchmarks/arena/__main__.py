@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from safedial.cli import main
-from safedial.cli.inputs import Json, SeedsText
+from safedial.cli.output import Json, SeedsText
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 

@@ -16,11 +16,8 @@ from benchmarks.arena.registry import PRINTED as PRINTED_WORLD
 from benchmarks.arena.warfarin import digest
 from safedial.errors import is_whole, require
 from safedial.io import write_rows
-from safedial.seeds import Seeds, as_seeds
-from safedial.stats import seed_interval, violation_interval
-from safedial.sweep.cell import cell_path, read_cell
-from safedial.sweep.engine import Status, run_sweep
-from safedial.sweep.grid import Grid
+from safedial.simulation.sweeps import Grid, Status, cell_path, read_cell, run_sweep
+from safedial.stats import Seeds, as_seeds, seed_interval, violation_interval
 
 FORMAT = 2
 """Part of every cell. Raise it when results change; old files then no longer count."""

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.core.brackets import Growth
-from safedial.core.dose import Dose, identity
 from safedial.errors import is_whole, require
+from safedial.model.brackets import Growth
+from safedial.model.dose import Dose, identity
 
 Array = NDArray[np.float64]
 LINE = Dose(identity(), identity())

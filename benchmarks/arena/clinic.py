@@ -10,8 +10,8 @@ import numpy as np
 
 from benchmarks.arena.arena_world import ArenaWorld, Array, Outcome, nothing
 from benchmarks.worlds import insulin
-from safedial.core.brackets import additive, relative
-from safedial.worlds import vancomycin
+from safedial.model.brackets import additive, relative
+from safedial.simulation import dose_response
 
 HIGHEST = 2.0
 """The largest multiple of the protocol's dose."""
@@ -58,18 +58,18 @@ class Ward(Rounds):
     """Vancomycin: daily doses, troughs and exposures."""
 
     def __init__(self, seeds: list[int], rounds: int) -> None:
-        each = [vancomycin.draw_patients(np.random.default_rng([seed, 5]), rounds)._asdict() for seed in seeds]
+        each = [dose_response.draw_patients(np.random.default_rng([seed, 5]), rounds)._asdict() for seed in seeds]
         self.patients = {name: np.stack([one[name] for one in each], axis=-1) for name in each[0]}
-        everyone = vancomycin.Patients(**self.patients)
-        self.doses = vancomycin.protocol_dose(everyone)
+        everyone = dose_response.Patients(**self.patients)
+        self.doses = dose_response.protocol_dose(everyone)
         columns = ((np.log(self.doses), 7.6, 0.3), (np.log(everyone.weight), 4.3, 0.2))
         context = standardised((*columns, (np.log(everyone.creatinine_clearance), 4.4, 0.4)))
         super().__init__(context, {"one_dose": np.minimum(ONE_DOSE / HIGHEST / self.doses, 1.0)})
 
     def act(self, setting: Array) -> Outcome:
-        now: Any = vancomycin.Patients(**{name: each[..., self.place, :] for name, each in self.patients.items()})
+        now: Any = dose_response.Patients(**{name: each[..., self.place, :] for name, each in self.patients.items()})
         dose = HIGHEST * setting * self.doses[self.place]
-        trough, enough = vancomycin.measured_trough(now, dose), vancomycin.exposure(now, dose) >= ENOUGH
+        trough, enough = dose_response.measured_trough(now, dose), dose_response.exposure(now, dose) >= ENOUGH
         self.next()
         return Outcome(enough.astype(float), trough, enough.astype(float))
 

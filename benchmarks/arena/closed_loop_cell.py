@@ -8,8 +8,8 @@ import numpy as np
 
 from benchmarks.arena.arena_world import ArenaWorld, Array, Outcome
 from benchmarks.worlds.battery import BatteryWorld
-from safedial.core.brackets import relative
-from safedial.core.dose import Dose, identity, power
+from safedial.model.brackets import relative
+from safedial.model.dose import Dose, identity, power
 
 USUAL = 0.5
 """The share of the largest current that the usual rule draws: 2 A."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from safedial.plots.style import legend_below, new_figure, save, title
+from safedial.tools.pages import legend_below, new_figure, save, title
 
 SHADES = ("#0072B2", "#009E73", "#56B4E9", "#004D40", "#1B4F72", "#5E3C99", "#3F7F00", "#2E7D8C")
 WARM = ("#D55E00", "#E69F00", "#CC79A7", "#8C6D31", "#A52A2A", "#999999", "#666666", "#000000", "#B8860B")

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from benchmarks.arena.arena_world import ArenaWorld, Array, Outcome, Stream
-from safedial.agent import Agent
-from safedial.core.spec import SafetySpec
-from safedial.decision.units import Features
+from safedial.model.dial import Features
+from safedial.model.spec import SafetySpec
 from safedial.policies import make_policy
+from safedial.rounds.agent import Agent
 
 PILOT_ROUNDS, PILOT_SEED = 300, 10_007
 """A pilot of this many rounds, at random shares of the protocol, gives certified policies their constants."""

@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.arena import clinic, closed_loop_cell, simulated, warfarin
 from benchmarks.arena.arena_world import ArenaWorld
 from safedial.errors import require
-from safedial.own_names import imported
+from safedial.model.own_names import imported
 
 WORLDS: dict[str, Callable[..., ArenaWorld]] = {
     "paper": simulated.paper,

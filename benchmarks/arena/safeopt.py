@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.arena.arena_world import ArenaWorld, Array, Outcome, Stream
-from safedial.function_classes.function_class import Outcomes
-from safedial.function_classes.kernel import State, View, kernel
+from safedial.policies.classes.function_class import Outcomes
+from safedial.policies.classes.kernel import State, View, kernel
 
 LEVELS = 12
 RIDGE = 0.1

@@ -1,4 +1,6 @@
-"""Worlds of `safedial.worlds` in the arena: the paper's, contexts that drift, costs that are flat, then steep."""
+"""Worlds of `safedial.simulation.worlds` in the arena: the paper's, contexts that drift, costs that are flat, then
+steep.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.arena.arena_world import ArenaWorld, Array, Outcome
-from safedial.core.brackets import additive, relative
-from safedial.core.safe_set import largest_safe_intensity
-from safedial.core.spec import SafetySpec
-from safedial.worlds import DoseResponseWorld, LinearWorld
-from safedial.worlds.world import NOISY, Exposure, World, generators
+from safedial.bounds.safe_set import largest_safe_intensity
+from safedial.model.brackets import additive, relative
+from safedial.model.spec import SafetySpec
+from safedial.simulation.dose_response import DoseResponseWorld
+from safedial.simulation.linear_world import LinearWorld
+from safedial.simulation.world import NOISY, Exposure, World, generators
 
 CHUNK = 256
 """Rounds that are drawn at a time. Results do not depend on it."""

@@ -16,8 +16,8 @@ import numpy as np
 
 from benchmarks.arena.arena_world import ArenaWorld, Array, Outcome
 from benchmarks.arena.clinic import HIGHEST, Rounds, bound, standardised
-from safedial.core.brackets import relative
 from safedial.errors import require
+from safedial.model.brackets import relative
 
 FILE = "warfarin_iwpc.csv"
 VKORC1 = {"A/G": -0.8677, "G/A": -0.8677, "A/A": -1.6974, "": -0.4854}

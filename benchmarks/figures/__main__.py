@@ -7,7 +7,7 @@ import typer
 from benchmarks.figures import closed_loop, conformal, power, radii_margins
 from safedial.cli import main
 from safedial.cli.reproduce import make_command
-from safedial.experiments.experiment import by_command
+from safedial.paper.experiment import by_command
 
 EXPERIMENTS = [module.EXPERIMENT for module in (power, radii_margins, conformal, closed_loop)]
 

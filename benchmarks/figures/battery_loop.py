@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.worlds.battery import BatteryWorld
-from safedial.agent import Agent
-from safedial.core.dose import DoseCurve, identity, power
-from safedial.progress import Advance
+from safedial.io import Advance
+from safedial.model.dose import DoseCurve, identity, power
+from safedial.rounds.agent import Agent
 
 FITS: dict[str, tuple[DoseCurve, bool]] = {
     "line": (identity(), False),

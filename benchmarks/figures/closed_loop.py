@@ -20,20 +20,18 @@ import numpy as np
 
 from benchmarks.figures.battery_loop import Round, alarm_round, by_band, noise_round, residuals_of_fits, run_loop
 from benchmarks.worlds.battery import BatteryWorld
-from safedial.agent import Agent
-from safedial.core.dose import Dose, identity, power
-from safedial.core.promise import PROMISES
-from safedial.core.spec import SafetySpec
-from safedial.decision.learners.conformal_options import OFF
-from safedial.decision.rules import write_parts
 from safedial.errors import is_whole, require
-from safedial.experiments.experiment import Experiment, Found, OwnSeeds, Rows, Table, cells
-from safedial.io import read_rows
-from safedial.plots.style import COLOURS, columns, legend_below, new_figure, save
+from safedial.io import Bar, no_bar, read_rows
+from safedial.model.dose import Dose, identity, power
+from safedial.model.guarantee import PROMISES
+from safedial.model.spec import SafetySpec
+from safedial.paper.experiment import Experiment, Found, OwnSeeds, Rows, Table, cells
 from safedial.policies import make_policy
-from safedial.progress import Bar, no_bar
-from safedial.report.html import read_provenance
-from safedial.seeds import as_seeds
+from safedial.rounds.agent import Agent
+from safedial.rounds.conformal_terms import OFF
+from safedial.rounds.rules import write_parts
+from safedial.stats import as_seeds
+from safedial.tools.pages import COLOURS, columns, legend_below, new_figure, read_provenance, save
 
 RISK = 0.05
 START = 0.25

@@ -10,19 +10,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from safedial.core.promise import PROMISES
-from safedial.core.spec import SafetySpec
-from safedial.experiments.experiment import Experiment, Found, Rounds, Seeds, Table, cell_or_dash, cells
-from safedial.experiments.table1 import UNIT
-from safedial.io import read_rows
-from safedial.plots.style import COLOURS, MARKERS, legend_below, new_figure, point, save
+from safedial.io import Advance, Bar, no_bar, read_rows
+from safedial.model.guarantee import PROMISES
+from safedial.model.spec import SafetySpec
+from safedial.paper.experiment import Experiment, Found, Rounds, Seeds, Table, cell_or_dash, cells
+from safedial.paper.table1 import UNIT
 from safedial.policies import make_policy
-from safedial.progress import Advance, Bar, no_bar
-from safedial.seeds import as_seeds
-from safedial.simulation.proved import promise_holds
+from safedial.simulation.linear_world import LinearWorld
+from safedial.simulation.results import promise_holds
 from safedial.simulation.run import Simulation, simulate
-from safedial.stats import violation_interval
-from safedial.worlds.linear import LinearWorld
+from safedial.stats import as_seeds, violation_interval
+from safedial.tools.pages import COLOURS, MARKERS, legend_below, new_figure, point, save
 
 DIM = 5
 RISK = 0.05

@@ -18,15 +18,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from safedial.core.spec import SafetySpec
 from safedial.errors import is_whole, require
-from safedial.experiments.experiment import Experiment, Found, Rows, Table
-from safedial.io import read_rows, write_rows
-from safedial.plots.style import columns, new_figure, save, title
+from safedial.io import Advance, Bar, no_bar, read_rows, write_rows
+from safedial.model.spec import SafetySpec
+from safedial.paper.experiment import Experiment, Found, Rows, Table
 from safedial.policies import Policy, hp_conformal, hp_probe, hp_student, hp_ucb
-from safedial.progress import Advance, Bar, no_bar
+from safedial.simulation.linear_world import LinearWorld
 from safedial.simulation.run import simulate
-from safedial.worlds.linear import LinearWorld
+from safedial.tools.pages import columns, new_figure, save, title
 
 SMALL_MARKS = (50, 100, 200, 500, 1000)
 LONG_MARKS = (2000, 5000, 10_000, 20_000, 50_000, 100_000)

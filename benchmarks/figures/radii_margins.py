@@ -14,23 +14,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from safedial.core.action import Choice, choose
-from safedial.core.confidence import bound
-from safedial.core.safe_set import safe_set
-from safedial.core.spec import SafetySpec
-from safedial.experiments.experiment import Experiment, Found, OwnSeeds, Rows, Table, cell_or_dash, cells
-from safedial.experiments.table1 import UNIT
-from safedial.io import read_rows
-from safedial.plots.style import COLOURS, new_figure, point, save, title
+from safedial.bounds.choice import Choice, choose
+from safedial.bounds.confidence import bound
+from safedial.bounds.safe_set import safe_set
+from safedial.io import Advance, Bar, no_bar, read_rows
+from safedial.model.spec import SafetySpec
+from safedial.paper.experiment import Experiment, Found, OwnSeeds, Rows, Table, cell_or_dash, cells
+from safedial.paper.table1 import UNIT
 from safedial.policies import Policy, make_policy
-from safedial.progress import Advance, Bar, no_bar
-from safedial.report.html import read_provenance
-from safedial.seeds import as_seeds
-from safedial.simulation.proved import promise_holds
+from safedial.simulation.linear_world import LinearWorld
+from safedial.simulation.results import promise_holds
 from safedial.simulation.run import Simulation, simulate
-from safedial.stats import violation_interval
-from safedial.worlds.linear import LinearWorld
-from safedial.worlds.noise import NOISES
+from safedial.simulation.world import NOISES
+from safedial.stats import as_seeds, violation_interval
+from safedial.tools.pages import COLOURS, new_figure, point, read_provenance, save, title
 
 DIM, FACTOR = 10, 5.0
 PLAIN: dict[str, Any] = {"threshold": 0.5, "violation_risk": 0.01, "estimation_risk": 0.01, **UNIT}

@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from safedial import SafetySpec, compare, make_policy
-from safedial.worlds import Outcome, World
+from safedial.simulation.world import Outcome, World
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from safedial import LinearWorld, SafetySpec, evaluate
-from safedial.simulation.logged import simulated_log
+from safedial.simulation.results import simulated_log
 
 # %%
 # A simulated log of 500 rounds, played with one fixed, cautious action. ``read_log("log.csv")`` would read your own.

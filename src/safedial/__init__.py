@@ -11,21 +11,11 @@ from safedial.errors import InvalidInput, MissingExtra
 from safedial.version import __version__
 
 if TYPE_CHECKING:
-    from safedial.agent import Agent
-    from safedial.calibration import calibrate
-    from safedial.calibration.bracket import calibrate_bracket
-    from safedial.choosing import choose
-    from safedial.core import brackets as growth
-    from safedial.core.dose import Dose, DoseCurve, hill, identity, logistic, power, tabulated
-    from safedial.core.spec import SafetySpec
-    from safedial.core.tolerated import Cost
-    from safedial.decision.decision import Decision
-    from safedial.decision.units import Dial, Features
-    from safedial.diagnostics import check_log
-    from safedial.diagnostics.promise_watch import watch_log
-    from safedial.evaluation import evaluate
-    from safedial.evaluation.evaluated import Evaluation
-    from safedial.planning import plan
+    from safedial.bounds.tolerated import Cost
+    from safedial.model import brackets as growth
+    from safedial.model.dial import Dial, Features
+    from safedial.model.dose import Dose, DoseCurve, hill, identity, logistic, power, tabulated
+    from safedial.model.spec import SafetySpec
     from safedial.policies import (
         POLICIES,
         Policy,
@@ -43,52 +33,61 @@ if TYPE_CHECKING:
         on_expectation,
         thompson,
     )
-    from safedial.replay_engines.dispatch import replay
-    from safedial.replay_engines.record import Replay
-    from safedial.rounds_io import read_log
+    from safedial.rounds.agent import Agent
+    from safedial.rounds.decision import Decision
+    from safedial.rounds.log_file import read_log
+    from safedial.rounds.specfile import SpecFile, load_spec, save_spec
+    from safedial.simulation.check_policy import check_policy
     from safedial.simulation.comparison import Comparison, compare
+    from safedial.simulation.dose_response import DoseResponseWorld
+    from safedial.simulation.linear_world import DataWorld, LinearWorld
+    from safedial.simulation.nonlinear_worlds import NonlinearWorld
+    from safedial.simulation.replay import replay
+    from safedial.simulation.replay_arguments import Replay
     from safedial.simulation.run import Simulation, simulate
-    from safedial.specfile import SpecFile, load_spec, save_spec
-    from safedial.study import Study, create_study, open_study
-    from safedial.testing import check_policy
-    from safedial.worlds.data_world import DataWorld
-    from safedial.worlds.dose_response import DoseResponseWorld
-    from safedial.worlds.linear import LinearWorld
-    from safedial.worlds.nonlinear import NonlinearWorld
+    from safedial.study.manage import create_study, open_study
+    from safedial.study.study import Study
+    from safedial.tools.bracket_calibration import calibrate_bracket
+    from safedial.tools.calibration import calibrate
+    from safedial.tools.checks import check_log
+    from safedial.tools.choosing import choose
+    from safedial.tools.evaluation import Evaluation, evaluate
+    from safedial.tools.log_watch import watch_log
+    from safedial.tools.planning import plan
 
 _PUBLIC = {
-    "agent": "Agent",
-    "calibration": "calibrate",
-    "calibration.bracket": "calibrate_bracket",
-    "core.dose": "Dose DoseCurve hill identity logistic power tabulated",
-    "core.spec": "SafetySpec",
-    "core.tolerated": "Cost",
-    "decision.decision": "Decision",
-    "decision.units": "Dial Features",
-    "diagnostics": "check_log",
-    "diagnostics.promise_watch": "watch_log",
-    "choosing": "choose",
-    "evaluation": "evaluate Evaluation",
-    "planning": "plan",
+    "rounds.agent": "Agent",
+    "tools.calibration": "calibrate",
+    "tools.bracket_calibration": "calibrate_bracket",
+    "model.dose": "Dose DoseCurve hill identity logistic power tabulated",
+    "model.spec": "SafetySpec",
+    "bounds.tolerated": "Cost",
+    "rounds.decision": "Decision",
+    "model.dial": "Dial Features",
+    "tools.checks": "check_log",
+    "tools.log_watch": "watch_log",
+    "tools.choosing": "choose",
+    "tools.evaluation": "evaluate Evaluation",
+    "tools.planning": "plan",
     "policies": "clairvoyant epsilon_greedy fixed hp_bayes hp_conformal hp_probe hp_student hp_ucb "
     "make_policy nonlinear_hp_probe nonlinear_hp_ucb on_expectation POLICIES Policy thompson",
-    "replay_engines.dispatch": "replay",
-    "replay_engines.record": "Replay",
-    "rounds_io": "read_log",
+    "simulation.replay": "replay",
+    "simulation.replay_arguments": "Replay",
+    "rounds.log_file": "read_log",
     "simulation.comparison": "compare Comparison",
     "simulation.run": "simulate Simulation",
-    "specfile": "load_spec save_spec SpecFile",
-    "study": "create_study open_study Study",
-    "testing": "check_policy",
-    "worlds.data_world": "DataWorld",
-    "worlds.dose_response": "DoseResponseWorld",
-    "worlds.linear": "LinearWorld",
-    "worlds.nonlinear": "NonlinearWorld",
+    "rounds.specfile": "load_spec save_spec SpecFile",
+    "study.manage": "create_study open_study",
+    "study.study": "Study",
+    "simulation.check_policy": "check_policy",
+    "simulation.linear_world": "DataWorld LinearWorld",
+    "simulation.dose_response": "DoseResponseWorld",
+    "simulation.nonlinear_worlds": "NonlinearWorld",
 }
 """Module → the names that it provides."""
 
 _LAZY = {name: f"safedial.{module}" for module, names in _PUBLIC.items() for name in names.split()}
-_LAZY["growth"] = "safedial.core.brackets"  # the module itself: `growth.relative(0.7, 1.4, floor=2)`
+_LAZY["growth"] = "safedial.model.brackets"  # the module itself: `growth.relative(0.7, 1.4, floor=2)`
 
 __all__ = [
     "POLICIES",

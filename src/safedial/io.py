@@ -1,4 +1,11 @@
-"""Files: text and tables that are written whole or not at all, save files, and the provenance of a result.
+"""Progress of long work: a bar on the command line, nothing elsewhere.
+
+How results look in a notebook, and how they become pandas tables.
+
+A result says what to show: a title, rows, notes. The HTML has no scripts, and everything in it is escaped, because
+names, units and reasons are a user's own text.
+
+Files: text and tables that are written whole or not at all, save files, and the provenance of a result.
 
 A save file begins with one line that names the format and the digest of the rest; then comes a zip of plain arrays and
 a JSON header, without pickle. The digest covers every byte after the first line and is checked before anything is
@@ -9,23 +16,136 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import html
 import io
 import json
 import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import version as version_of
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from safedial.errors import InvalidInput, require
+from safedial.errors import InvalidInput, import_extra, require
 from safedial.version import __version__
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+Advance = Callable[[int], None]
+"""Called with the number of steps just finished."""
+
+Bar = Callable[[str, int], AbstractContextManager[Advance]]
+"""Opens a bar from its title and the total number of steps."""
+
+
+@contextmanager
+def no_bar(title: str, total: int) -> Iterator[Advance]:
+    """A bar that shows nothing.
+
+    >>> with no_bar("Table 1", 10) as advance:
+    ...     advance(1)
+    """
+    yield lambda steps: None
+
+
+@contextmanager
+def late_bar(bar: Bar, title: Callable[[int], str]) -> Iterator[Callable[[int, int | None], None]]:
+    """A bar that opens when the total is known, for work that reports (steps done so far, total or None).
+
+    >>> with late_bar(no_bar, lambda total: f"{total} texts") as report:
+    ...     report(0, None)
+    ...     report(3, 10)
+    """
+    opened: list[Advance] = []
+    before = 0
+    with ExitStack() as stack:
+
+        def report(done: int, total: int | None) -> None:
+            nonlocal before
+            if not opened and total:
+                opened.append(stack.enter_context(bar(title(total), total)))
+            if opened:
+                opened[0](done - before)
+                before = done
+
+        yield report
+
+
+# --- How results look in a notebook, and how they become pandas tables
+
+MOST_ROWS = 12
+"""A notebook shows no more rows of a table."""
+
+
+def data_frame(rows: Any) -> DataFrame:
+    """Rows (mappings), or columns by name, as a pandas table. Without pandas the error says how to install it."""
+    return import_extra("pandas", "data").DataFrame(rows if isinstance(rows, Mapping) else list(rows))
+
+
+def html_table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """A table of texts."""
+    head = "".join(f"<th>{html.escape(text)}</th>" for text in heads)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in line) + "</tr>" for line in lines)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def card(title: str, rows: Iterable[Mapping[str, Any]] = (), notes: Iterable[str] = ()) -> str:
+    """A title, a short table and notes, as HTML for a notebook. Notes that begin with "- " belong to the one above.
+
+    >>> print(card("One <round>", [{"round": 1, "cost": 0.123456}], ["a note", "It holds if:", "- no drift"]))
+    <div><strong>One &lt;round&gt;</strong><table><thead><tr><th>round</th><th>cost</th></tr></thead><tbody><tr><td>\
+1</td><td>0.1235</td></tr></tbody></table><ul><li>a note</li><li>It holds if:<ul><li>no drift</li></ul></li></ul></div>
+    """
+    shown, told = list(islice(rows, MOST_ROWS + 1)), list(notes)
+    if len(shown) > MOST_ROWS:
+        told = [f"The first {MOST_ROWS} rows; to_frame() has all of them.", *told]
+    heads = list(dict.fromkeys(name for row in shown for name in row))
+    lines = [[plain_text(row.get(name)) for name in heads] for row in shown[:MOST_ROWS]]
+    table = html_table([name.replace("_", " ") for name in heads], lines) if lines else ""
+    return f"<div><strong>{html.escape(title)}</strong>{table}{_list(told)}</div>"
+
+
+def _list(notes: Sequence[str]) -> str:
+    """Notes as a list, in which those that begin with "- " are lists below."""
+    starts = [place for place, text in enumerate(notes) if place == 0 or not text.startswith("- ")]
+    items = (
+        f"<li>{html.escape(notes[start])}{_list([text[2:] for text in notes[start + 1 : end]])}</li>"
+        for start, end in zip(starts, [*starts[1:], len(notes)], strict=True)
+    )
+    return f"<ul>{''.join(items)}</ul>" if notes else ""
+
+
+def named_values(values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row for each value, under its name."""
+    return [{"": name.replace("_", " "), " ": value} for name, value in values.items()]
+
+
+def plain_text(value: Any) -> str:
+    """A value as a cell shows it.
+
+    >>> plain_text(0.123456), plain_text(True), plain_text(None), plain_text(["a", 2]), plain_text({"auc": 600.0})
+    ('0.1235', 'yes', '', 'a, 2', 'auc 600')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {plain_text(each)}" for name, each in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(plain_text, value))
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+# --- Files
 
 
 @contextmanager

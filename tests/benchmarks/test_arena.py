@@ -14,8 +14,8 @@ from benchmarks.arena.players import OURS
 from benchmarks.arena.registry import PRINTED, make_world
 from benchmarks.arena.simulated import UNIT
 from safedial import InvalidInput, SafetySpec, make_policy
-from safedial.simulation import simulate
-from safedial.worlds import LinearWorld
+from safedial.simulation.linear_world import LinearWorld
+from safedial.simulation.run import simulate
 from tests.benchmarks.problems import solved
 from tests.program import run
 

@@ -6,7 +6,7 @@ import pytest
 from benchmarks.figures.battery_loop import alarm_round, by_band, noise_round, run_loop
 from benchmarks.worlds.battery import COOLING, BatteryWorld
 from safedial import Agent, SafetySpec
-from safedial.core.dose import Dose, identity, power
+from safedial.model.dose import Dose, identity, power
 
 QUIET = BatteryWorld(temperature_noise=0.0, energy_noise=0.0, ambient=(20.0, 20.0), resistance=(1, 1), capacity=(1, 1))
 

@@ -16,8 +16,8 @@ from benchmarks.figures.power import (
     table,
 )
 from safedial import LinearWorld, hp_student, simulate
-from safedial.experiments.experiment import run_and_draw
 from safedial.io import read_rows, write_rows
+from safedial.paper.experiment import run_and_draw
 
 COMMAND = ["power", "--seeds", "2", "--rounds", "50", "--json", "--out"]
 

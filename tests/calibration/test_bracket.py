@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from safedial import Dial, InvalidInput, calibrate_bracket
 from safedial.cli import make_app
-from safedial.rounds_io import Log
-from safedial.specfile import load_spec, parse_spec, spec_text
+from safedial.rounds.log_file import Log
+from safedial.rounds.specfile import load_spec, parse_spec, spec_text
 
 DIAL = Dial(high=10.0, unit="mg")
 

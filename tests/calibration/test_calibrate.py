@@ -7,11 +7,9 @@ import pytest
 from scipy.optimize import curve_fit
 
 from safedial import InvalidInput, hill, identity, logistic, power, tabulated
-from safedial.calibration import calibrate, fits
-from safedial.calibration.choose import choose_curve
-from safedial.calibration.curve_families import families
-from safedial.calibration.fit import Data, covariance, fit_curve
-from safedial.rounds_io import Log
+from safedial.rounds.log_file import Log
+from safedial.tools.calibration import calibrate, fits
+from safedial.tools.dose_fit import Data, choose_curve, covariance, families, fit_curve
 
 GRID = np.linspace(0.05, 1.0, 20)
 STEP = tabulated([0, 0.2, 0.4, 0.6, 0.8, 1], [0, 0.4, 0.42, 0.44, 0.46, 1])

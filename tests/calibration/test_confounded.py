@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from safedial import Dial, InvalidInput, calibrate, identity, power
-from safedial.calibration.adjusted import allowed_exponents, choose_adjusted
-from safedial.calibration.choose import choose_curve
-from safedial.calibration.fit import Data
-from safedial.rounds_io import Log
+from safedial.rounds.log_file import Log
+from safedial.tools.dose_fit import Data, allowed_exponents, choose_adjusted, choose_curve
 from tests.calibration.test_calibrate import pilot
 
 

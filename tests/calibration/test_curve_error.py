@@ -5,9 +5,9 @@ import pytest
 from scipy.stats import binomtest
 
 from safedial import Agent, InvalidInput
-from safedial.calibration.curve_error import fold_curve_error
-from safedial.core.confidence import RADII
-from safedial.core.estimate import Prediction
+from safedial.bounds.confidence import RADII
+from safedial.bounds.estimate import Prediction
+from safedial.tools.calibration import fold_curve_error
 from tests.conftest import make_spec
 
 SPEC = make_spec(violation_risk=0.045, estimation_risk=0.005, cost_noise=0.3, reward_noise=0.3)

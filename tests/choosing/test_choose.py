@@ -8,10 +8,9 @@ from typer.testing import CliRunner
 
 from benchmarks.choose import USERS, measured
 from safedial import Cost, InvalidInput, LinearWorld, SafetySpec, choose, growth, identity, load_spec
-from safedial.choosing import CANDIDATES, QUESTIONS
-from safedial.choosing.questions import ASSUMPTIONS, MEANING, read_answers
 from safedial.cli import make_app
-from safedial.simulation.logged import simulated_log
+from safedial.simulation.results import simulated_log
+from safedial.tools.candidates import ASSUMPTIONS, CANDIDATES, MEANING, QUESTIONS, read_answers
 
 KNOWN = {"reward_noise": 0.3, "cost_noise": 0.3, "coefficient_bound": 1, "context_bound": 1}
 LAB = {"curve": "exact", "linear": True, "noise": "gaussian", "start": 0.05, "threshold": 0.5, "constants": KNOWN}

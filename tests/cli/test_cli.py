@@ -15,10 +15,10 @@ from rich.text import Text
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from safedial.bounds.confidence import NAMES
 from safedial.cli import make_app, simulate
-from safedial.core.confidence import NAMES
 from safedial.policies import POLICIES
-from safedial.worlds.noise import NOISES
+from safedial.simulation.world import NOISES
 from tests.program import process, run
 
 SIMULATE = ["simulate", "--policy", "hp_ucb", "--dim", "3", "--threshold", "0.5", "--rounds", "200", "--seeds", "3"]
@@ -178,7 +178,7 @@ def test_a_mistake_is_one_sentence_and_never_a_traceback(extra, named):
 
 
 def test_simulate_takes_a_spec_file_and_writes_a_log(tmp_path):
-    from safedial.specfile import EXAMPLE
+    from safedial.rounds.specfile import EXAMPLE
 
     (tmp_path / "spec.toml").write_text(EXAMPLE + '[[policy]]\nname = "hp_probe"\n[dose]\ncurve = "hill"\ned50 = 0.5\n')
     words = ["simulate", "--spec", str(tmp_path / "spec.toml"), "--rounds", "50", "--seeds", "2"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from safedial.errors import EXTRAS, how_to_install
-from safedial.specfile import EXAMPLE
+from safedial.rounds.specfile import EXAMPLE
 
 pytestmark = pytest.mark.slow
 
@@ -87,7 +87,7 @@ def test_what_needs_no_extra_runs_without_any(words, tmp_path):
 
 
 def test_a_package_that_no_extra_brings_is_no_kind_word(tmp_path):
-    done = without(["safedial.planning"], "plan", "--dim", "2", "--threshold", "1", "--rounds", "9", cwd=tmp_path)
+    done = without(["safedial.tools.planning"], "plan", "--dim", "2", "--threshold", "1", "--rounds", "9", cwd=tmp_path)
     assert "Traceback" in done.stderr
 
 

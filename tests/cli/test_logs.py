@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from safedial.rounds_io import log_text, read_log
-from safedial.specfile import EXAMPLE, load_spec
-from safedial.sweep.grid import read_grid
+from safedial.rounds.log_file import log_text, read_log
+from safedial.rounds.specfile import EXAMPLE, load_spec
+from safedial.simulation.sweeps import read_grid
 from tests.calibration.test_confounded import clinic
 from tests.program import run
 

@@ -6,8 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from safedial.cli import make_app
-from safedial.sweep.cell import run_cell
-from safedial.sweep.grid import parse_grid
+from safedial.simulation.sweeps import parse_grid, run_cell
 
 PLAIN = ["simulate", "--policy", "hp_probe", "--dim", "3", "--threshold", "0.5", "--rounds", "80", "--seeds", "2"]
 BOUNDED = ["--margin", "bounded", "--noise-low", "-2", "--noise-high", "2"]

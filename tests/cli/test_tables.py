@@ -7,8 +7,9 @@ import pytest
 
 from safedial import open_study
 from safedial.cli.output import print_table
-from safedial.decision.units import rounded_down
-from safedial.study import Store, create_study
+from safedial.model.dial import rounded_down
+from safedial.study.manage import create_study
+from safedial.study.store import Store
 from tests.program import run
 from tests.study.conftest import SPEC
 

@@ -2,9 +2,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from safedial.core.action import choose
-from safedial.core.confidence import Bounds
-from safedial.core.safe_set import SafeSet
+from safedial.bounds.choice import choose
+from safedial.bounds.confidence import Bounds
+from safedial.bounds.safe_set import SafeSet
 from tests.conftest import make_spec
 
 NOTHING = Bounds(0.0, 0.0, 0.0, 0.0, False)

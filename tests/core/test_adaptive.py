@@ -5,9 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from safedial.core.adaptive import adapted, adapted_rank, check_rate, excess_bound
-from safedial.core.count_rule import window
-from safedial.core.count_window import BatchWindow
+from safedial.bounds.count_rule import BatchWindow, adapted, adapted_rank, check_rate, excess_bound, window
 from safedial.errors import InvalidInput
 
 RISK = 0.05

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from safedial import growth
-from safedial.core.brackets import GROWTHS, growth_from_dict
 from safedial.errors import InvalidInput
+from safedial.model.brackets import GROWTHS, growth_from_dict
 
 
 def test_a_relative_bound_holds_for_every_power_curve_within_the_bracket():

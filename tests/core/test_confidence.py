@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safedial import InvalidInput
-from safedial.core.confidence import RADII, bound, check_dim, resolve_clip
-from safedial.core.estimate import Prediction
+from safedial.bounds.confidence import RADII, bound, check_dim, resolve_clip
+from safedial.bounds.estimate import Prediction
 from tests.conftest import make_spec
 from tests.oracles import Ridge, optimistic_reward, paper_radius, pessimistic_cost
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from safedial.core.conformal import conforming_bound, p_value, p_values, places
+from safedial.bounds.ranks import conforming_bound, p_value, p_values, places
 
 
 @given(st.integers(0, 5000), st.floats(0.001, 0.999))

@@ -9,16 +9,17 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import beta
 
 from safedial import growth
-from safedial.core.count_rule import (
+from safedial.bounds.count_rule import (
     CLIMB,
     HIGHEST,
+    BatchWindow,
+    CountWindow,
     climb_limit,
     is_calibrated,
     spread_risk,
     sure_rank,
     window,
 )
-from safedial.core.count_window import BatchWindow, CountWindow
 from safedial.errors import InvalidInput
 from tests.oracles import largest_scale
 

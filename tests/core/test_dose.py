@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safedial import Agent, Dose, InvalidInput, hill, identity, logistic, power, tabulated
-from safedial.core import curve, dose
-from safedial.core.dose import DoseCurve, as_dose, curve_from_dict
+from safedial.model import dose
+from safedial.model import dose as curve
+from safedial.model.dose import DoseCurve, as_dose, curve_from_dict
 from tests.conftest import make_spec
 
 CURVES = [

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from safedial.core import estimate
+from safedial.bounds import estimate
 from tests.conftest import make_spec
 from tests.oracles import Ridge
 

@@ -7,10 +7,10 @@ import mpmath
 import numpy as np
 import pytest
 
-from safedial.core import least_squares
-from safedial.core import triangle as qr
-from safedial.core.least_squares import WORST
-from safedial.core.triangle import append, certified, empty, volume
+from safedial.bounds import least_squares
+from safedial.bounds import triangle as qr
+from safedial.bounds.least_squares import WORST
+from safedial.bounds.triangle import append, certified, empty, volume
 
 
 def played(contexts, costs, *, rewards=None, weights=None):

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from safedial.core.margin import margin_assumptions, noise_margin, round_risk, subgaussian_spec, tail_factor
-from safedial.core.rounding import rounded_spec
+from safedial.bounds.margin import margin_assumptions, noise_margin, round_risk, subgaussian_spec, tail_factor
+from safedial.bounds.rounding import rounded_spec
 from tests.conftest import make_spec
 
 BOUNDED = {"margin": "bounded", "noise_low": -1.0, "noise_high": 2.0}

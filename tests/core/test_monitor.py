@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from safedial.core import monitor
+from safedial.bounds import monitor
 
 
 def test_the_evidence_is_a_martingale_at_the_promised_rate():

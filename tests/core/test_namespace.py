@@ -2,7 +2,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from safedial.core.namespace import FLOATS, is_zero, namespace, normal_quantile
+from safedial.model.namespace import FLOATS, is_zero, namespace, normal_quantile
 
 
 def test_each_library_is_recognised_whatever_scalars_stand_beside_it():

@@ -8,8 +8,8 @@ import pytest
 from mpmath import mp, mpf
 from scipy.stats import binomtest
 
-from safedial.core import noise
-from safedial.core.noise import Rounds, variance_bound
+from safedial.bounds import margin
+from safedial.bounds.margin import Rounds, variance_bound
 from tests.conftest import make_spec
 
 LEVEL = 1e-6
@@ -19,8 +19,8 @@ def test_the_variance_bound_is_its_formula():
     with mp.workdps(40):
         for total, number, largest, failure in [(10.0, 1000, 1.0, 0.01), (0.0, 50, 4.0, 0.1), (900.0, 1000, 1.0, 0.05)]:
             bounds = []
-            for eta in noise.ETAS.tolist():
-                share = (mpf(failure) / len(noise.ETAS)) ** (mpf(1) / number) * mp.exp(-eta * total / largest / number)
+            for eta in margin.ETAS.tolist():
+                share = (mpf(failure) / len(margin.ETAS)) ** (mpf(1) / number) * mp.exp(-eta * total / largest / number)
                 bounds.append(largest * (1 - share) / (1 - mp.exp(-mpf(eta))))
             exact = min(*bounds, mpf(largest))
             ours = mpf(float(variance_bound(total, number, largest, failure)))
@@ -44,7 +44,7 @@ def test_the_variance_bound_covers_for_all_rounds_at_once(share, count):
 
 
 def test_looks_keep_the_least_bound_and_are_taken_at_a_tenth_more_rounds(monkeypatch):
-    monkeypatch.setattr(noise, "MEMORY", 150)
+    monkeypatch.setattr(margin, "MEMORY", 150)
     rng = np.random.default_rng(3)
     rounds = Rounds(1)
     spec = make_spec(margin="bounded", noise_low=-3.0, noise_high=3.0, margin_risk=0.05)

@@ -7,9 +7,9 @@ import pytest
 from mpmath import mp, mpf
 
 from safedial import Agent
-from safedial.core.rounding import certify, round_down, round_up, rounded_spec
-from safedial.decision.decide import setting_of
-from safedial.decision.learners.linear_learner import LinearLearner
+from safedial.bounds.rounding import certify, round_down, round_up, rounded_spec
+from safedial.rounds.decision import setting_of
+from safedial.rounds.linear_learner import LinearLearner
 from tests.conftest import make_spec
 from tests.oracles import exact_safe_intensity
 

@@ -7,8 +7,8 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
-from safedial.core.margin import round_risk, tail_factor
-from safedial.core.safe_set import largest_safe_intensity, safe_set
+from safedial.bounds.margin import round_risk, tail_factor
+from safedial.bounds.safe_set import largest_safe_intensity, safe_set
 from tests.conftest import make_spec
 from tests.oracles import feasible_end
 

@@ -10,9 +10,9 @@ from scipy.optimize import brentq
 from scipy.stats import binomtest
 
 from safedial import Agent, Dial, InvalidInput, LinearWorld, SafetySpec, hill, make_policy, replay, simulate
-from safedial.core.estimate import sample_weight
-from safedial.core.safe_set import largest_safe_intensity, safe_set
-from safedial.core.scale import (
+from safedial.bounds.estimate import sample_weight
+from safedial.bounds.safe_set import largest_safe_intensity, safe_set
+from safedial.model.noise_scale import (
     largest_scaled_intensity,
     own_scale,
     power_scale,
@@ -223,7 +223,7 @@ def test_a_scale_that_falls_at_one_context_is_refused_there_and_nothing_changes(
 
 
 def test_a_scale_may_be_flat_up_to_rounding():
-    from safedial.core.scale import check_rises
+    from safedial.model.noise_scale import check_rises
 
     check_rises(own_scale(lambda z, x: np.tanh(60.0 * np.asarray(z)) * (1.0 - 1e-15 * np.asarray(z))), np.zeros(2))
 

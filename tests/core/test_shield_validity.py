@@ -14,19 +14,13 @@ import pytest
 from scipy.stats import binomtest
 
 from safedial import SafetySpec, growth
-from safedial.core import count_rule, count_window
-from safedial.core.count_rule import SPREAD_RANK, climb_limit, spread_risk
-from safedial.core.count_window import BatchWindow
-from safedial.core.tolerated import (
-    Cost,
-    Range,
-    scaled_setting,
-    tolerated_scale,
-    tolerated_setting,
-)
-from safedial.policies.hp_shield import hp_shield
-from safedial.worlds import DoseResponseWorld, Exposure
-from safedial.worlds.world import generators
+from safedial.bounds import count_rule
+from safedial.bounds import count_rule as count_window
+from safedial.bounds.count_rule import SPREAD_RANK, BatchWindow, climb_limit, spread_risk
+from safedial.bounds.tolerated import Cost, Range, scaled_setting, tolerated_scale, tolerated_setting
+from safedial.policies.shield import hp_shield
+from safedial.simulation.dose_response import DoseResponseWorld
+from safedial.simulation.world import Exposure, generators
 from tests.conftest import FULL
 from tests.oracles import largest_scale
 

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from safedial import InvalidInput, SafetySpec
-from safedial.core.promise import PROMISES
-from safedial.core.scale import with_sensor
+from safedial.model.guarantee import PROMISES
+from safedial.model.noise_scale import with_sensor
 from tests.conftest import make_spec
 
 NAN, INF = float("nan"), float("inf")

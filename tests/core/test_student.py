@@ -9,19 +9,22 @@ from scipy.optimize import brentq
 from scipy.special import gammaln, ndtri
 from scipy.stats import binom, binomtest, nct
 
-from safedial.core import least_squares
-from safedial.core.least_squares import Fitted
-from safedial.core.student import (
+from safedial.bounds import least_squares
+from safedial.bounds.least_squares import Fitted
+from safedial.bounds.t_laws import (
     CAUTION,
     Evidence,
     Mixture,
+    _exact_factor,
+    _span,
+    _table,
     anytime_factor,
     cost_upper,
     per_round_factor,
     t_quantile,
     t_survival,
+    tolerance_factor,
 )
-from safedial.core.tolerance_factor import _exact_factor, _span, _table, tolerance_factor
 from tests.conftest import FULL
 
 LEVEL = 1e-6

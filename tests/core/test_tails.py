@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from safedial.core import tails
+from safedial.bounds import monitor
 
 
 def with_one_more(total, residual, slack, noise):
-    return tails.observe(tails.expect([total])[0], residual, slack, noise)
+    return monitor.observe(monitor.expect([total])[0], residual, slack, noise)
 
 
 @pytest.mark.parametrize("draw", ["normal", "signs", "uniform"])
@@ -23,7 +23,7 @@ def test_noise_as_stated_seldom_gives_evidence(draw, count):
         "uniform": lambda: rng.uniform(-math.sqrt(3), math.sqrt(3), shape),
     }
     noise = draws[draw]()
-    gains = 0.5 * math.log1p(-tails.SHARE) + 0.5 * tails.SHARE * noise**2
+    gains = 0.5 * math.log1p(-monitor.SHARE) + 0.5 * monitor.SHARE * noise**2
     assert np.mean(np.max(np.cumsum(gains, axis=1), axis=1) >= math.log(20)) < 0.075
     total = 0.0
     for value in noise[0]:
@@ -37,10 +37,10 @@ def test_noise_twice_as_large_as_stated_is_found_within_a_hundred_rounds():
         total = 0.0
         for value in 2.0 * rng.standard_normal(100):
             total = with_one_more(total, value, 0.3, 1.0)
-        assert tails.alarm(total)
+        assert monitor.tails_alarm(total)
 
 
 def test_what_estimation_may_explain_is_no_evidence():
     assert with_one_more(0.0, 1.0, 1.0, 1.0) == pytest.approx(0.5 * math.log(0.5), rel=1e-12)
-    assert not tails.alarm(with_one_more(0.0, 1.0, 1.0, 1.0))
-    assert with_one_more(699.9, 1e200, 0.0, 1.0) == tails.LARGEST_LOG
+    assert not monitor.tails_alarm(with_one_more(0.0, 1.0, 1.0, 1.0))
+    assert with_one_more(699.9, 1e200, 0.0, 1.0) == monitor.LARGEST_LOG

@@ -5,10 +5,9 @@ import numpy as np
 import pytest
 
 from safedial import InvalidInput, replay
-from safedial.core import estimate
-from safedial.core.confidence import bound, check_dim
-from safedial.core.self_normalised import with_ridge
-from safedial.core.tighter_radii import PLAIN, learner
+from safedial.bounds import estimate
+from safedial.bounds.confidence import bound, check_dim
+from safedial.bounds.radii import PLAIN, learner, with_ridge
 from safedial.policies import make_policy
 from tests.conftest import make_spec
 

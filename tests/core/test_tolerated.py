@@ -7,13 +7,7 @@ import numpy as np
 import pytest
 
 from safedial import growth
-from safedial.core.tolerated import (
-    Cost,
-    Range,
-    scaled_setting,
-    tolerated_scale,
-    tolerated_setting,
-)
+from safedial.bounds.tolerated import Cost, Range, scaled_setting, tolerated_scale, tolerated_setting
 from safedial.errors import InvalidInput
 
 CASES = 1000

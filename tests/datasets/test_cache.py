@@ -12,11 +12,8 @@ import numpy as np
 import pytest
 
 from safedial import InvalidInput
-from safedial.datasets.battery import cache as cache_module
-from safedial.datasets.battery.cache import cached_vectors, fill_cache
-from safedial.datasets.battery.context import text_hash
-from safedial.datasets.battery.embedder import Embedder
-from safedial.datasets.battery.embedders import cache_folder
+from safedial.paper import embedders as cache_module
+from safedial.paper.embedders import Embedder, cache_folder, cached_vectors, fill_cache, text_hash
 
 TEXTS = [f"step {number}" for number in range(20)]
 
@@ -127,8 +124,8 @@ def test_a_label_that_is_gone_or_damaged_and_a_folder_that_is_none_are_named(tmp
 WRITER = """
 import sys, numpy as np
 from pathlib import Path
-from safedial.datasets.battery import cache
-from safedial.datasets.battery.embedder import Embedder
+from safedial.paper import embedders as cache
+from safedial.paper.embedders import Embedder
 cache.SAVE_SECONDS = 0.0
 embedder = Embedder("wide", 250_000, "none", "1", lambda texts: np.full((len(texts), 250_000), len(texts[0])))
 cache.fill_cache(embedder, [str(number) for number in range(100_000)], Path(sys.argv[1]), batch_size=2)
@@ -147,7 +144,7 @@ def test_a_killed_program_leaves_whole_parts_only(tmp_path):
                 time.sleep(0.002)
             time.sleep(pause)
             process.send_signal(signal.SIGKILL)
-        known = cache_module._read(tmp_path / "wide", wide.dim)
+        known = cache_module._read_cached(tmp_path / "wide", wide.dim)
         assert len(known) == 2 * len(list(tmp_path.glob("wide/*.npz")))
         kept = len(known) // 2
     assert fill_cache(wide, ["0", "1", "2", "new"], tmp_path).before >= 2

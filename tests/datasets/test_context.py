@@ -8,9 +8,7 @@ import pandas as pd
 import pytest
 
 from safedial import InvalidInput
-from safedial.datasets.battery.context import context_texts, find_targets, text_hash
-from safedial.datasets.battery.embeddings import numeric, precomputed
-from safedial.datasets.battery.whitening import halves, make_contexts
+from safedial.paper.embedders import context_texts, find_targets, halves, make_contexts, numeric, precomputed, text_hash
 
 
 def steps_of(count=9, group="RW26"):

@@ -11,17 +11,16 @@ import numpy as np
 import pytest
 
 from safedial import InvalidInput, MissingExtra
-from safedial.datasets.battery.embedder import Embedder
-from safedial.datasets.battery.embedders import EMBEDDERS, open_embedder
 from safedial.errors import how_to_install
+from safedial.paper.embedders import EMBEDDERS, Embedder, open_embedder
 from tests import program
 from tests.datasets.generate import rw_samples, write_rw
 
 OWN = """
 import sys, time, numpy as np
 from safedial.cli import main
-from safedial.datasets.battery.embedder import Embedder
-from safedial.datasets.battery.embedders import EMBEDDERS
+from safedial.paper.embedders import Embedder
+from safedial.paper.embedders import EMBEDDERS
 def embed(texts):
     with open("calls", "a") as calls:
         calls.write(".")

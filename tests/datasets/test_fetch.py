@@ -4,9 +4,10 @@ import hashlib
 
 import pytest
 
-from safedial.datasets.battery import fetch, fetch_archive, load_steps
-from safedial.datasets.download import download
 from safedial.errors import InvalidInput
+from safedial.paper import battery_fetch
+from safedial.paper.battery_data import load_steps
+from safedial.paper.battery_fetch import download, fetch_archive
 from tests.datasets.conftest import zipped
 from tests.datasets.generate import write_b
 
@@ -73,7 +74,7 @@ def test_a_wrong_checksum_is_refused_and_leaves_nothing(server, tmp_path):
 
 
 def test_files_of_the_known_archive_are_checked_one_by_one(server, tmp_path, monkeypatch):
-    monkeypatch.setattr(fetch, "ARCHIVE", server.url)
+    monkeypatch.setattr(battery_fetch, "ARCHIVE", server.url)
     folder = tmp_path / "data"
     with pytest.raises(InvalidInput, match=r"RW9\.mat = .*must be 8169a09a.*nothing was kept"):
         fetch_archive(folder, server.url)
@@ -128,7 +129,7 @@ def test_an_archive_left_whole_by_an_interrupted_unpacking_is_not_fetched_again(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(fetch.shutil, "copyfileobj", full)
+        patch.setattr(battery_fetch.shutil, "copyfileobj", full)
         with pytest.raises(InvalidInput, match=r"No space left on device.*archive is kept"):
             fetch_archive(tmp_path / "data", server.url)
     assert [name[-4:] for name in names(tmp_path / "data")] == [".zip"]

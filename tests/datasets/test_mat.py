@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from scipy.io import savemat
 
-from safedial.datasets.battery import COLUMNS, load_steps, read_mat
 from safedial.errors import InvalidInput
+from safedial.paper.battery_data import COLUMNS, load_steps, read_mat
 from tests.datasets.generate import b_samples, rw_samples, write_b, write_rw
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from safedial.datasets.battery import COLUMNS, check_steps, data_folder, read_steps
 from safedial.errors import InvalidInput
+from safedial.paper.battery_data import COLUMNS, check_steps, data_folder, read_steps
 from tests.datasets.generate import b_table, rw26_table, rw_table
 
 

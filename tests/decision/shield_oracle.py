@@ -4,7 +4,7 @@ import math
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from safedial.core.brackets import Growth
+from safedial.model.brackets import Growth
 
 
 class Past(NamedTuple):

@@ -4,14 +4,7 @@ import math
 
 import numpy as np
 
-from safedial import (
-    Agent,
-    Dial,
-    Features,
-    SafetySpec,
-    growth,
-    make_policy,
-)
+from safedial import Agent, Dial, Features, SafetySpec, growth, make_policy
 
 RISK = 0.1
 BRACKET = growth.relative(0.7, 1.4, floor=0.5)

@@ -346,7 +346,7 @@ def test_a_decision_is_reported_once_to_the_agent_that_made_it():
 
 
 def test_decisions_without_an_outcome_are_forgotten_in_the_end(monkeypatch):
-    monkeypatch.setattr("safedial.decision.in_memory.OPEN_LIMIT", 5)
+    monkeypatch.setattr("safedial.rounds.agent.OPEN_LIMIT", 5)
     agent = Agent(2, make_spec())
     decisions = [agent.decide([0.1, 0.2]) for _ in range(8)]
     agent.update(decisions[-1], reward=0.1, cost=0.1)

@@ -1,8 +1,8 @@
 import pytest
 
 from safedial import Agent, Dial, Dose, Features, InvalidInput, hill, io, make_policy, power
-from safedial.agent_file import FORM
-from safedial.core.dose import DoseCurve
+from safedial.model.dose import DoseCurve
+from safedial.rounds.agent import FORM
 from tests.conftest import make_spec
 
 

@@ -28,13 +28,13 @@ from safedial import (
     tabulated,
     watch_log,
 )
-from safedial.core import monitor
-from safedial.core.costs import split_spec
-from safedial.core.scale import power_scale
-from safedial.decision.decide import setting_of
-from safedial.function_classes import linear
-from safedial.simulation.logged import simulated_log
-from safedial.specfile import SpecFile, parse_spec, spec_text
+from safedial.bounds import monitor
+from safedial.model.costs import split_spec
+from safedial.model.noise_scale import power_scale
+from safedial.policies.classes import linear
+from safedial.rounds.decision import setting_of
+from safedial.rounds.specfile import SpecFile, parse_spec, spec_text
+from safedial.simulation.results import simulated_log
 from tests.conftest import make_spec
 
 COSTS = {"heat": Cost(threshold=2, noise=0.2, unit="C"), "load": Cost(threshold=1.5, noise=0.1, curve=power(2.0))}
@@ -237,7 +237,7 @@ def test_an_override_counts_what_the_advice_would_have_cost():
 
 
 def agent_sample(agent, heat):
-    from safedial.decision.outcome import Outcome, normalise
+    from safedial.rounds.outcome import Outcome, normalise
 
     return normalise(agent._rules, Outcome(1.0, 0.0, {"heat": heat, "load": 0.1}))
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from safedial import Agent, InvalidInput, LinearWorld, hp_probe, nonlinear_hp_probe, nonlinear_hp_ucb, simulate
-from safedial.core.scale import power_scale
-from safedial.function_classes import binary, finite, kernel, linear
-from safedial.worlds.nonlinear import waves
+from safedial.model.noise_scale import power_scale
+from safedial.policies.classes import binary, finite, kernel, linear
+from safedial.simulation.nonlinear_worlds import waves
 from tests.conftest import make_spec
 
 SPEC = make_spec(reward_noise=0.3, cost_noise=0.3, violation_risk=0.2)

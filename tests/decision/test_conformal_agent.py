@@ -35,9 +35,9 @@ def test_an_agent_decides_as_the_simulator_would(options):
         agent.update(decision, reward=reward * decision.intensity, cost=cost * decision.intensity)
         state = policy.update(state, seen, reward, cost, np.ones((1, 1)))
     state.watch()
-    from safedial.core import exchangeability
+    from safedial.bounds import ranks
 
-    assert agent.evidence == pytest.approx(float(exchangeability.evidence(state.capital)[0, 0]), rel=1e-6)
+    assert agent.evidence == pytest.approx(float(ranks.evidence(state.capital)[0, 0]), rel=1e-6)
 
 
 def test_constants_can_certify_the_start():

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.conformal_guards import leap, missing
 from safedial import Agent, Dial, InvalidInput, make_policy
-from safedial.decision.learners.conformal_options import OFF
+from safedial.rounds.conformal_terms import OFF
 from tests.decision.conformal_rounds import DIM, conformal_spec, outcome, taught
 
 STEP = Dial(low=0, high=10, unit="mg", levels=(0, 2, 4, 6, 8, 10))
@@ -205,7 +205,7 @@ def test_the_lowest_level_is_given_as_it_is_whatever_rounding_does():
         dial = Dial(low=0.0, high=levels[-1], levels=levels)
         agent = Agent(1, conformal_spec(), dial=dial, dose=hill(0.37), start_action=levels[0])
         least = agent.policy.options["least_dose"]
-        from safedial.decision.decide import setting_of
+        from safedial.rounds.decision import setting_of
 
         for intensity in (least, np.nextafter(least, 1.0), least * (1 + 1e-15)):
             assert setting_of(agent._rules, float(intensity)) == levels[0]

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from safedial import Agent, Cost, Dial, SafetySpec, create_study, hp_probe
-from safedial.calibration.curve_error import fold_curve_error
-from safedial.core.scale import with_sensor
-from safedial.specfile import SpecFile, parse_spec, spec_text
+from safedial.model.noise_scale import with_sensor
+from safedial.rounds.specfile import SpecFile, parse_spec, spec_text
+from safedial.tools.calibration import fold_curve_error
 from tests.conftest import make_spec
 
 SPEC = make_spec(cost_noise=0.3, reward_noise=0.3)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from safedial import Agent, Cost, Dial, SafetySpec, hp_student, make_policy, nonlinear_hp_probe, power
-from safedial.decision.decision import LIMITS
-from safedial.function_classes import binary, kernel
+from safedial.policies.classes import binary, kernel
+from safedial.rounds.decision import LIMITS
 from tests.conftest import make_spec
 
 QUIET = {"cost_noise": 0.2, "reward_noise": 0.2}

@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from safedial.decision.learners.linear_learner import LinearLearner
+from safedial.rounds.linear_learner import LinearLearner
 
 
 def symmetric(lower):

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from safedial import Agent, InvalidInput, Policy, SafetySpec, create_study, make_policy, open_study, simulate
-from safedial.core.action import Choice
-from safedial.core.confidence import Bounds
-from safedial.core.estimate import Prediction
-from safedial.core.safe_set import SafeSet
-from safedial.decision.learners.protocol import Learner
-from safedial.study import StudyError
-from safedial.worlds import LinearWorld
+from safedial.bounds.choice import Choice
+from safedial.bounds.confidence import Bounds
+from safedial.bounds.estimate import Prediction
+from safedial.bounds.safe_set import SafeSet
+from safedial.rounds.learner import Learner
+from safedial.simulation.linear_world import LinearWorld
+from safedial.study.study_errors import StudyError
 
 SPEC = SafetySpec(threshold=0.5, total_risk=0.1, reward_noise=0.3, cost_noise=0.3, coefficient_bound=1, context_bound=1)
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from safedial import identity
-from safedial.core import monitor
-from safedial.decision.outcome import Sample, counted, rescaled_cost
+from safedial.bounds import monitor
+from safedial.rounds.outcome import Sample, counted, rescaled_cost
 from tests.conftest import make_spec
 
 

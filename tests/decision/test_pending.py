@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from safedial import Agent
-from safedial.decision.learners import pending_samples
-from safedial.decision.learners.linear_learner import LinearLearner
+from safedial.rounds import linear_learner
+from safedial.rounds.linear_learner import LinearLearner
 from tests.conftest import make_spec
 from tests.oracles import exact_safe_intensity
 
@@ -13,7 +13,7 @@ from tests.oracles import exact_safe_intensity
 @pytest.fixture
 def waiting(monkeypatch):
     """Let samples wait at any dimension."""
-    monkeypatch.setattr(pending_samples, "FROM_DIM", 1)
+    monkeypatch.setattr(linear_learner, "FROM_DIM", 1)
 
 
 def samples(dim, count, seed=0):
@@ -35,10 +35,10 @@ def teach(learner, contexts, outcomes, weights):
 def test_waiting_changes_nothing_but_rounding(monkeypatch, count):
     given = samples(12, count)
     at_once = teach(LinearLearner(12, 1e-2), *given)
-    monkeypatch.setattr(pending_samples, "FROM_DIM", 1)
+    monkeypatch.setattr(linear_learner, "FROM_DIM", 1)
     later = teach(LinearLearner(12, 1e-2), *given)
     assert at_once.pending.count == 0
-    assert later.pending.count == count % pending_samples.ROOM
+    assert later.pending.count == count % linear_learner.ROOM
     for context in samples(12, 5, seed=1)[0]:
         np.testing.assert_allclose(later.read(context, 1.0)[:3], at_once.read(context, 1.0)[:3], rtol=1e-9)
     for target in ("reward", "cost"):
@@ -98,7 +98,7 @@ def test_a_rebuild_takes_the_waiting_samples_in():
 
 def test_small_learners_save_what_they_always_saved():
     assert set(LinearLearner(3, 1.0).state()) == {"gram", "inverse", "reward_rhs", "cost_rhs", "scalars"}
-    assert set(LinearLearner(pending_samples.FROM_DIM, 1.0).state()) > {"pending_rows", "pending_moves"}
+    assert set(LinearLearner(linear_learner.FROM_DIM, 1.0).state()) > {"pending_rows", "pending_moves"}
 
 
 @pytest.mark.usefixtures("waiting")

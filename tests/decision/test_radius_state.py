@@ -5,13 +5,12 @@ import pytest
 from mpmath import mp, mpf
 
 from safedial import Agent, LinearWorld, make_policy, simulate
-from safedial.core.confidence import bound
-from safedial.core.noise import variance_bound
-from safedial.decision.decide import setting_of
-from safedial.decision.learners import dual_vector
-from safedial.decision.learners.linear_learner import LinearLearner
-from safedial.decision.learners.radius_state import read_many
-from safedial.decision.outcome import Sample
+from safedial.bounds.confidence import bound
+from safedial.bounds.margin import variance_bound
+from safedial.rounds import linear_learner
+from safedial.rounds.decision import setting_of
+from safedial.rounds.linear_learner import LinearLearner, read_many
+from safedial.rounds.outcome import Sample
 from tests.conftest import make_spec
 from tests.core.test_rounding import hard_state
 
@@ -133,9 +132,9 @@ def test_the_three_numbers_of_self_normalised_are_certified_in_high_precision(co
         learner = LinearLearner(len(context), spec.ridge)
         for row, cost in zip(rows, costs, strict=True):
             learner.update(row, float(np.linalg.norm(row)), 0.0, float(cost), 1.0)
-        factors = dual_vector.factors_of(learner, spec)
-        vector = dual_vector._vector(learner, factors, context)
-        ours = dual_vector.certified_dual(learner, factors, context, norm)
+        factors = linear_learner.factors_of(learner, spec)
+        vector = linear_learner._vector(learner, factors, context)
+        ours = linear_learner.certified_dual(learner, factors, context, norm)
         with mp.workdps(60):
             gram, rhs, x, w = mp.zeros(len(context)), mp.zeros(len(context), 1), column_of(context), column_of(vector)
             for row, cost in zip(rows, costs, strict=True):
@@ -154,8 +153,8 @@ def test_without_a_solvable_system_the_bound_is_that_of_the_ellipsoid_or_the_nor
     spec = make_spec(cost_noise=0.3, reward_noise=0.3)
     agent = play(Agent(3, spec, policy=make_policy("hp_probe", radius="self-normalised")), 30)
     agent._learner.gram[:] = np.nan
-    factors = dual_vector.factors_of(agent._learner, spec)
-    assert not dual_vector._vector(agent._learner, factors, np.array([0.3, 0.2, 0.1])).any()
+    factors = linear_learner.factors_of(agent._learner, spec)
+    assert not linear_learner._vector(agent._learner, factors, np.array([0.3, 0.2, 0.1])).any()
 
 
 def test_kept_factors_never_outlive_the_sums_they_are_made_from():
@@ -184,9 +183,9 @@ def test_kept_factors_never_outlive_the_sums_they_are_made_from():
 
 def test_many_contexts_read_as_one_by_one_and_waiting_samples_count(monkeypatch):
 
-    from safedial.decision.learners import pending_samples
+    from safedial.rounds import linear_learner
 
-    monkeypatch.setattr(pending_samples, "FROM_DIM", 3)
+    monkeypatch.setattr(linear_learner, "FROM_DIM", 3)
     rng = np.random.default_rng(2)
     contexts = rng.standard_normal((40, 3)) / 3
     learner = LinearLearner(3, 0.4)

@@ -5,11 +5,11 @@ import json
 import pytest
 
 from safedial import Agent, Dial, Dose, Features, InvalidInput, SafetySpec, hill, make_policy, power
-from safedial.agent_file import dump
-from safedial.decision.rules import Rules, read_parts
-from safedial.specfile import SpecFile, parse_spec, spec_text
-from safedial.study.spec import read_spec
-from safedial.sweep.grid import parse_grid
+from safedial.rounds.agent import dump
+from safedial.rounds.rules import Rules, read_parts
+from safedial.rounds.specfile import SpecFile, parse_spec, spec_text
+from safedial.simulation.sweeps import parse_grid
+from safedial.study.study_spec import read_spec
 from tests.conftest import make_spec
 
 

@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import binomtest
 
 from safedial import Agent, Cost, Dial, Features, InvalidInput, LinearWorld, SafetySpec, growth, make_policy, simulate
-from safedial.specfile import SpecFile, parse_spec, spec_text
+from safedial.rounds.specfile import SpecFile, parse_spec, spec_text
 from tests.conftest import FULL
 
 RISK = 0.1

@@ -11,15 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from safedial import (
-    Agent,
-    Dial,
-    Features,
-    InvalidInput,
-    SafetySpec,
-    growth,
-    hill,
-)
+from safedial import Agent, Dial, Features, InvalidInput, SafetySpec, growth, hill
 from tests.conftest import make_spec
 from tests.decision.shield_world import DIAL, RISK, SPEC, Patients, make_agent, raw, shield, treat
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from safedial import Agent, Dial, InvalidInput, make_policy
-from safedial.core.tolerated import scaled_setting
+from safedial.bounds.tolerated import scaled_setting
 from tests.decision.shield_world import Patients, make_agent, shield, treat
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from safedial import Agent, Features, InvalidInput
-from safedial.decision.learners.shield_cap import Level
+from safedial.rounds.shield_learner import Level
 from tests.decision.shield_oracle import Past, is_largest, shortest_window
 from tests.decision.shield_world import BRACKET, DIAL, SPEC, Patients, make_agent, shield
 

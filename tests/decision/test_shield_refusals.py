@@ -4,17 +4,8 @@ import math
 
 import pytest
 
-from safedial import (
-    Agent,
-    Dial,
-    InvalidInput,
-    LinearWorld,
-    SafetySpec,
-    growth,
-    hill,
-    simulate,
-)
-from safedial.simulation.proved import promise_holds
+from safedial import Agent, Dial, InvalidInput, LinearWorld, SafetySpec, growth, hill, simulate
+from safedial.simulation.results import promise_holds
 from tests.conftest import make_spec
 from tests.decision.shield_world import RISK, SPEC, ZERO_ONE, Patients, make_agent, shield, treat
 

@@ -6,13 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from safedial import (
-    Agent,
-    Dial,
-    Features,
-    SafetySpec,
-    growth,
-)
+from safedial import Agent, Dial, Features, SafetySpec, growth
 from tests.decision.shield_world import DIAL, RISK, SPEC, ZERO_ONE, Patients, make_agent, shield, treat
 
 

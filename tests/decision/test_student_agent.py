@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import t as student_t
 
 from safedial import Agent, Dial, InvalidInput, SafetySpec, hp_student
-from safedial.core.tolerance_factor import tolerance_factor
+from safedial.bounds.t_laws import tolerance_factor
 
 RISKS = {"threshold": 0.5, "violation_risk": 0.05, "promise": "student"}
 COEF = np.array([0.3, -0.2, 0.1])
@@ -153,18 +153,18 @@ def test_costs_that_rise_stop_the_agent_and_a_person_resumes_it():
 
 def test_evidence_is_fair_under_gaussian_noise():
     """The share of 200 studies whose evidence ever reaches 20 is at most 1/20; false-alarm level 1e-6: 27 or fewer."""
-    from safedial.core import exchangeability, least_squares
-    from safedial.core.student import t_survival
+    from safedial.bounds import least_squares, ranks
+    from safedial.bounds.t_laws import t_survival
 
     rng, lanes = np.random.default_rng(6), 200
-    fit, capital, most = least_squares.init(2, batch=(lanes,)), exchangeability.init((lanes,)), np.zeros(lanes)
+    fit, capital, most = least_squares.init(2, batch=(lanes,)), ranks.init((lanes,)), np.zeros(lanes)
     for _ in range(150):
         context, cost = rng.standard_normal((lanes, 2)), rng.standard_normal(lanes)
         seen = least_squares.predict(fit, context)
         if np.all(seen.ready):
             size = (cost - seen.cost) / (seen.spread * np.sqrt((1 + seen.width**2) / seen.degrees))
-            capital = exchangeability.update(capital, t_survival(seen.degrees, size))
-            most = np.maximum(most, exchangeability.evidence(capital))
+            capital = ranks.update(capital, t_survival(seen.degrees, size))
+            most = np.maximum(most, ranks.evidence(capital))
         fit = least_squares.update(fit, seen, cost, cost, np.ones(lanes))
     assert np.sum(most >= 20) <= 27
 

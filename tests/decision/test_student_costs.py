@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from safedial import Agent, Cost, InvalidInput, SafetySpec, hp_student
-from safedial.core.dose import hill
+from safedial.model.dose import hill
 from tests.decision.test_student_agent import upper_from_scratch
 
 COSTS = {"heat": Cost(threshold=0.5, share=0.75), "load": Cost(threshold=0.3, share=0.25)}
@@ -63,8 +63,8 @@ def test_costs_exceed_together_no_more_often_than_the_risk(count):
     """Both costs have one and the same noise, or opposite ones; P(any Y > its U) ≤ δ, false-alarm level 1e-6."""
     from scipy.stats import binomtest
 
-    from safedial.core import least_squares
-    from safedial.core.student import cost_upper
+    from safedial.bounds import least_squares
+    from safedial.bounds.t_laws import cost_upper
 
     lanes, rng = count(4000, 40_000), np.random.default_rng(1)
     for sign in (1.0, -1.0):

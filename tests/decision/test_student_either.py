@@ -4,16 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from safedial import (
-    Agent,
-    Cost,
-    InvalidInput,
-    LinearWorld,
-    SafetySpec,
-    hp_conformal,
-    hp_student,
-)
-from safedial.simulation.proved import promise_holds
+from safedial import Agent, Cost, InvalidInput, LinearWorld, SafetySpec, hp_conformal, hp_student
+from safedial.simulation.results import promise_holds
 from tests.conftest import make_spec
 
 SPEC = SafetySpec(threshold=0.5, violation_risk=0.2, promise="student")

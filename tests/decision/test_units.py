@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safedial import Dial, Features, InvalidInput
-from safedial.decision.units import real
+from safedial.model.dial import real
 
 
 @given(st.floats(0, 1), st.floats(-100, 100), st.floats(0.001, 1000))

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from safedial import Agent, InvalidInput, SafetySpec, create_study, hp_probe, make_policy
-from safedial.core.scale import power_scale
-from safedial.decision.rounds import Round
-from safedial.decision.watch import Watch
+from safedial.model.noise_scale import power_scale
+from safedial.rounds.outcome import Round
+from safedial.rounds.watch import Watch
 from tests.conftest import make_spec
 
 X = [0.6, 0.6]

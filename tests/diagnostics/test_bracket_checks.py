@@ -12,16 +12,15 @@ from scipy.stats import binomtest
 from typer.testing import CliRunner
 
 from safedial import Agent, Dial, Features, InvalidInput, SafetySpec, check_log, growth, make_policy, watch_log
+from safedial.bounds.tolerated import Cost
 from safedial.cli import make_app
-from safedial.core.tolerated import Cost
-from safedial.diagnostics.bracket_rounds import BracketRounds
-from safedial.diagnostics.bracket_slopes import check_growth, check_monotonicity, compare
-from safedial.diagnostics.slopes import slopes
-from safedial.plots.monitor_picture import draw_monitor
-from safedial.report.checks_page import verdict, write_checks
-from safedial.rounds_io import Log, log_text, parse_log
+from safedial.rounds.log_file import Log, log_text, parse_log
+from safedial.simulation.dose_response import DoseResponseWorld
 from safedial.simulation.run import simulate
-from safedial.worlds.dose_response import DoseResponseWorld
+from safedial.tools.checks_page import draw_monitor, verdict, write_checks
+from safedial.tools.findings import slopes
+from safedial.tools.marginal_checks import check_growth, check_monotonicity, compare
+from safedial.tools.marginal_rounds import BracketRounds
 
 SPEC = SafetySpec(threshold=2.0, violation_risk=0.05, promise="bracket")
 BRACKET = growth.relative(0.7, 1.4, floor=0.1)

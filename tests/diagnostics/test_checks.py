@@ -12,9 +12,10 @@ from scipy.stats import binomtest
 
 from benchmarks.checks_power import BREAKS, SPEC, played, slipped_digit
 from safedial import InvalidInput, hill
-from safedial.core.dose import as_dose
-from safedial.diagnostics import CHECKS, check_log, needed_evidence, read_rounds
-from safedial.diagnostics.influence import shifts
+from safedial.model.dose import as_dose
+from safedial.tools.checks import CHECKS, check_log, needed_evidence
+from safedial.tools.findings import read_rounds
+from safedial.tools.linear_checks import shifts
 from tests.conftest import make_spec
 
 

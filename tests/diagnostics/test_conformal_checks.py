@@ -8,12 +8,11 @@ import pytest
 from scipy.stats import binomtest
 
 from safedial import Agent, InvalidInput, LinearWorld, SafetySpec, check_log, make_policy, watch_log
-from safedial.diagnostics import CHECKS
-from safedial.diagnostics.conformal_checks import BETS, NOT_APPLICABLE
-from safedial.plots.monitor_picture import draw_monitor
-from safedial.report.checks_page import write_checks
-from safedial.rounds_io import Log
-from safedial.simulation.logged import simulated_log
+from safedial.rounds.log_file import Log
+from safedial.simulation.results import simulated_log
+from safedial.tools.checks import CHECKS
+from safedial.tools.checks_page import draw_monitor, write_checks
+from safedial.tools.marginal_checks import BETS, NOT_APPLICABLE
 from tests.conftest import make_spec
 from tests.program import run
 

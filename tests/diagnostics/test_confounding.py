@@ -10,8 +10,8 @@ import pytest
 from scipy.stats import binomtest
 
 from benchmarks.checks_power import SPEC, doses_by_context, played
-from safedial.diagnostics import check_log
-from safedial.diagnostics.confounding import FIRST, assignment
+from safedial.tools.checks import check_log
+from safedial.tools.linear_checks import FIRST, assignment
 
 
 def doses(kind, rng, rounds):

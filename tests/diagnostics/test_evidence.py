@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, multivariate_normal
 
-from safedial.diagnostics.evidence import (
+from safedial.simulation.world import NOISES, SUB_GAUSSIAN
+from safedial.tools.findings import (
     SPREADS,
     average,
     bounded_least_squares,
@@ -15,7 +16,6 @@ from safedial.diagnostics.evidence import (
     running,
     spread,
 )
-from safedial.worlds.noise import NOISES, SUB_GAUSSIAN
 
 
 def sample(seed, rows=40, size=4):

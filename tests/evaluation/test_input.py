@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from safedial import Agent, InvalidInput, SafetySpec, clairvoyant, evaluate, growth, make_policy
 from safedial.cli import make_app
-from safedial.rounds_io import log_text
-from safedial.specfile import SpecFile, save_spec
+from safedial.rounds.log_file import log_text
+from safedial.rounds.specfile import SpecFile, save_spec
 from tests.evaluation.test_outcomes import log_of
 from tests.evaluation.test_reproduction import SPEC, live
 

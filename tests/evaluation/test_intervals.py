@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import binom, norm
 
 from safedial import SafetySpec, evaluate
-from safedial.evaluation.evaluated import rate_interval
-from safedial.rounds_io import Log
+from safedial.rounds.log_file import Log
+from safedial.tools.evaluation import rate_interval
 from tests.conftest import FULL
 
 LOGS = 100 if FULL else 6

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from safedial import Agent, Cost, SafetySpec, evaluate, growth, make_policy
-from safedial.decision.units import Dial
-from safedial.decision.validation import make_rules
-from safedial.evaluation.logged_rounds import read_rounds
-from safedial.evaluation.outcomes import Outcomes
-from safedial.rounds_io import Log
+from safedial.model.dial import Dial
+from safedial.rounds.log_file import Log
+from safedial.rounds.validation import make_rules
+from safedial.tools.logged_rounds import Outcomes, read_rounds
 from tests.evaluation.test_reproduction import SPEC, live
 
 
@@ -93,7 +92,7 @@ def test_several_costs_exceed_where_any_does_and_one_that_is_not_known_may():
 
 
 def test_costs_of_zero_or_one_are_bounded_by_monotonicity():
-    from safedial.function_classes import binary
+    from safedial.policies.classes import binary
 
     policy = make_policy("nonlinear_hp_probe", cost_class=binary(norm=1.0, odds=0.5))
     told = outcomes_of(log_of([0.5] * 4, [0, 1, 0, 1]), SPEC, policy)

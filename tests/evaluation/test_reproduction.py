@@ -5,7 +5,7 @@ import pytest
 
 from safedial import Agent, Dial, SafetySpec, evaluate, growth, hill, make_policy
 from safedial.policies import FACTORIES
-from safedial.rounds_io import Log
+from safedial.rounds.log_file import Log
 
 CONSTANTS = {"reward_noise": 0.3, "cost_noise": 0.3, "coefficient_bound": 1.0, "context_bound": 1.0}
 SPEC = SafetySpec(threshold=0.5, violation_risk=0.15, estimation_risk=0.05, **CONSTANTS)

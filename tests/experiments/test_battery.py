@@ -5,11 +5,10 @@ import json
 import pytest
 
 from safedial import InvalidInput
-from safedial.experiments import battery
-from safedial.experiments.battery_logged import logged_rows, logged_tables
-from safedial.experiments.battery_rounds import fit_truth, load_rounds
-from safedial.experiments.report import write_report
 from safedial.io import read_rows
+from safedial.paper import battery_experiment
+from safedial.paper.battery_experiment import fit_truth, load_rounds, logged_rows, logged_tables
+from safedial.paper.experiments import write_report
 from tests.datasets.generate import rw_samples, write_rw
 from tests.program import run
 
@@ -40,11 +39,11 @@ def test_from_a_mat_file_to_the_figure_and_the_report(data, tmp_path):
     told = json.loads((tmp_path / "battery.provenance.json").read_text())["settings"]
     assert told["rows_by_source"] == {"rw_mat": told["rounds"] + told["fit_rounds"]}
     assert rows[0]["threshold_celsius"] == pytest.approx(0.1 * told["units"]["cost_celsius"])
-    shown = str(battery.table(tmp_path))
+    shown = str(battery_experiment.table(tmp_path))
     assert "NASA's batteries: rw_mat, numeric, d = 38" in shown
     assert f"τ is {rows[0]['threshold_celsius']:.2f} °C and" in shown
     (tmp_path / "battery.png").unlink()
-    assert battery.draw(tmp_path) == [tmp_path / "battery.png"]
+    assert battery_experiment.draw(tmp_path) == [tmp_path / "battery.png"]
     assert (tmp_path / "battery.png").exists()
     assert "The battery experiment" in write_report(tmp_path).read_text()
 
@@ -72,7 +71,7 @@ def test_the_truth_is_in_units_that_a_full_dose_reaches(data):
 def test_what_makes_no_sense_is_named_and_nothing_is_written(data, tmp_path, changes, named):
     settings = {"data": data, "source": "rw_mat", "embedder": "numeric", "threshold": [0.1], "seeds": 1}
     with pytest.raises(InvalidInput, match=named):
-        battery.run(tmp_path / "out", **(settings | changes))
+        battery_experiment.run(tmp_path / "out", **(settings | changes))
     assert not list(tmp_path.glob("out/*.csv"))
 
 

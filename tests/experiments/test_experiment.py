@@ -10,21 +10,9 @@ from typer.testing import CliRunner
 
 from safedial import InvalidInput
 from safedial.cli.reproduce import make_commands
-from safedial.experiments import EXPERIMENTS
-from safedial.experiments.experiment import (
-    DeviceName,
-    EngineName,
-    Experiment,
-    Found,
-    Seeds,
-    Table,
-    by_command,
-    run_and_draw,
-)
-from safedial.experiments.report import write_report
-from safedial.io import read_rows
-from safedial.notebook import html_table
-from safedial.progress import no_bar
+from safedial.io import html_table, no_bar, read_rows
+from safedial.paper.experiment import DeviceName, EngineName, Experiment, Found, Seeds, Table, by_command, run_and_draw
+from safedial.paper.experiments import EXPERIMENTS, write_report
 
 
 def run(
@@ -166,7 +154,7 @@ def test_the_list_names_every_experiment_once_and_its_order_is_the_reports(tmp_p
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("words", "slow"), [("--help", "safedial.experiments"), ("reproduce --help", "scipy")])
+@pytest.mark.parametrize(("words", "slow"), [("--help", "safedial.paper.experiments"), ("reproduce --help", "scipy")])
 def test_help_imports_nothing_slow(words, slow):
     code = "import sys; from safedial.cli import make_app; from typer.testing import CliRunner; "
     code += f"print(CliRunner().invoke(make_app(), {words.split()}).exit_code, {slow!r} in sys.modules)"

@@ -9,10 +9,10 @@ from typer.testing import CliRunner
 
 from safedial import InvalidInput
 from safedial.cli.reproduce import make_commands
-from safedial.experiments import EXPERIMENTS, epsilon, nonlinear
-from safedial.experiments.report import write_report
-from safedial.experiments.table1 import PAPER, THRESHOLDS, table1
 from safedial.io import read_rows
+from safedial.paper import algorithm2, epsilon
+from safedial.paper.experiments import EXPERIMENTS, write_report
+from safedial.paper.table1 import PAPER, THRESHOLDS, table1
 from tests.program import process, run
 
 
@@ -166,7 +166,7 @@ def test_all_20_cells_overlap_the_paper_with_30_seeds():
 @pytest.mark.slow
 def test_nonlinear_has_every_world_and_policy_and_the_bound(results):
     rows = read_rows(results[0] / "nonlinear.csv")
-    assert len(nonlinear.finals(rows)) == len(nonlinear.PLACES) * len(nonlinear.SERIES)
+    assert len(algorithm2.finals(rows)) == len(algorithm2.PLACES) * len(algorithm2.SERIES)
     bound = [row["regret"] for row in rows if row["policy"] == "theorem3"]
     assert len(bound) > 1
     assert bound == sorted(bound)

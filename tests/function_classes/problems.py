@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from safedial.function_classes import Outcomes
-from safedial.worlds import NonlinearWorld
+from safedial.policies.classes import Outcomes
+from safedial.simulation.nonlinear_worlds import NonlinearWorld
 
 
 def rounds_of(dim=2, count=40, seed=0, weighted=True):

@@ -7,13 +7,12 @@ from scipy.special import expit
 from scipy.stats import binomtest
 
 from safedial import InvalidInput
-from safedial.core.binary import binary_safe_set
-from safedial.function_classes import Outcomes, binary
-from safedial.function_classes.logistic_fit import derivatives, fit, radius
-from safedial.function_classes.logistic_upper import loss, upper
+from safedial.bounds.safe_set import binary_safe_set
 from safedial.policies import nonlinear_hp_ucb
+from safedial.policies.classes import Outcomes, binary
+from safedial.policies.classes.binary import derivatives, fit, loss, radius, upper
+from safedial.simulation.nonlinear_worlds import NonlinearWorld
 from safedial.simulation.run import simulate
-from safedial.worlds import NonlinearWorld
 from tests.conftest import make_spec
 from tests.function_classes.problems import misses
 

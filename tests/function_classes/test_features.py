@@ -5,9 +5,9 @@ import pytest
 from scipy.stats import binomtest
 
 from safedial import InvalidInput
-from safedial.core import confidence, estimate
-from safedial.function_classes import Outcomes, features, linear
-from safedial.function_classes.maps import fourier, splines
+from safedial.bounds import confidence, estimate
+from safedial.policies.classes import Outcomes, features, linear
+from safedial.policies.classes.features import fourier, splines
 from tests.conftest import make_spec
 from tests.function_classes.problems import learned, rounds_of
 

@@ -6,11 +6,10 @@ from scipy.special import logsumexp
 from scipy.stats import binomtest
 
 from safedial import InvalidInput
-from safedial.function_classes import Outcomes, finite
 from safedial.policies import nonlinear_hp_ucb
+from safedial.policies.classes import Outcomes, finite
+from safedial.simulation.nonlinear_worlds import NonlinearWorld, waves
 from safedial.simulation.run import simulate
-from safedial.worlds import NonlinearWorld
-from safedial.worlds.nonlinear import waves
 from tests.conftest import make_spec
 from tests.function_classes.problems import learned, misses, rounds_of
 

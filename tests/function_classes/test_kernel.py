@@ -7,11 +7,11 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
 
 from safedial import InvalidInput
-from safedial.function_classes import Outcomes, kernel
-from safedial.function_classes.kernels import Kernel, parse_kernel
 from safedial.policies import nonlinear_hp_ucb
+from safedial.policies.classes import Outcomes, kernel
+from safedial.policies.classes.kernel import Kernel, parse_kernel
+from safedial.simulation.nonlinear_worlds import NonlinearWorld
 from safedial.simulation.run import simulate
-from safedial.worlds import NonlinearWorld
 from tests.conftest import make_spec
 from tests.function_classes.problems import learned, misses, rounds_of
 

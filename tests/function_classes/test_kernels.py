@@ -5,7 +5,7 @@ import pytest
 from sklearn.gaussian_process import kernels as outside
 
 from safedial import InvalidInput
-from safedial.function_classes.kernels import Kernel, constant, matern32, matern52, parse_kernel, polynomial, rbf
+from safedial.policies.classes.kernel import Kernel, constant, matern32, matern52, parse_kernel, polynomial, rbf
 
 POINTS = np.random.default_rng(0).uniform(-1, 1, (30, 3))
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from safedial import InvalidInput
-from safedial.function_classes import (
+from safedial.policies.classes import (
     CLASSES,
     Outcomes,
     binary,
@@ -15,8 +15,8 @@ from safedial.function_classes import (
     load_state,
     save_state,
 )
-from safedial.function_classes.maps import splines
-from safedial.worlds.nonlinear import waves
+from safedial.policies.classes.features import splines
+from safedial.simulation.nonlinear_worlds import waves
 from tests.conftest import make_spec
 from tests.function_classes.problems import learned, rounds_of
 

@@ -23,16 +23,18 @@ from unittest.mock import patch
 import numpy as np
 
 from safedial import Agent, Cost, Dial, Dose, Features, SafetySpec
-from safedial.core.brackets import additive, relative, spread
-from safedial.core.dose import hill, identity, logistic, power, tabulated
-from safedial.core.margin import noise_margin
-from safedial.core.scale import own_scale, power_scale, proportional, with_any_sensor, with_sensor
-from safedial.experiments.table1 import table1_spec
-from safedial.function_classes import binary, features, finite, kernel, linear
-from safedial.function_classes.maps import fourier, splines
+from safedial.bounds.margin import noise_margin
+from safedial.model.brackets import additive, relative, spread
+from safedial.model.dose import hill, identity, logistic, power, tabulated
+from safedial.model.noise_scale import own_scale, power_scale, proportional, with_any_sensor, with_sensor
+from safedial.paper.table1 import table1_spec
 from safedial.policies import make_policy
+from safedial.policies.classes import binary, features, finite, kernel, linear
+from safedial.policies.classes.features import fourier, splines
+from safedial.simulation.dose_response import DoseResponseWorld
+from safedial.simulation.linear_world import DataWorld, LinearWorld
+from safedial.simulation.nonlinear_worlds import NonlinearWorld
 from safedial.simulation.run import simulate
-from safedial.worlds import DataWorld, DoseResponseWorld, LinearWorld, NonlinearWorld
 
 POLICIES = {
     "ucb": "hp_ucb",
@@ -426,7 +428,7 @@ START = 1_700_000_000_000_000
 MINUTE, HOUR = 60_000_000, 3_600_000_000
 PATCHES: dict[str, dict[str, Any]] = {
     "transaction": {"SNAPSHOT_EVENTS": 60, "SNAPSHOT_BYTES": 1_000_000},  # so that a short study has snapshots
-    "sqlite_file": {"PRAGMAS": ("journal_mode=WAL", "synchronous=OFF", "foreign_keys=ON")},  # no wait for the disk
+    "database": {"PRAGMAS": ("journal_mode=WAL", "synchronous=OFF", "foreign_keys=ON")},  # no wait for the disk
 }
 
 
@@ -450,7 +452,7 @@ class LiveStudy:
     """One study in a store of its own, at a time that only `wait` and one minute for each write move on."""
 
     def __init__(self, folder: Any, name: str, stated: Mapping[str, Any]) -> None:
-        from safedial.study import create_study
+        from safedial.study.manage import create_study
 
         self.name, self.at, self.patches = name, START, ExitStack()
         self.folder = Path(folder) / f"golden-{name}"
@@ -466,7 +468,7 @@ class LiveStudy:
         self.study = create_study(name, stated_of(stated), storage=self.store, actor="golden")
 
     def _store(self) -> Any:
-        from safedial.study import Store
+        from safedial.study.store import Store
 
         return Store(f"sqlite:///{self.folder}/study.db")
 
@@ -480,7 +482,7 @@ class LiveStudy:
         self.at += int(hours * HOUR)
 
     def reopen(self) -> None:
-        from safedial.study import open_study
+        from safedial.study.manage import open_study
 
         self.store.close()
         self.store = self._store()
@@ -555,7 +557,7 @@ class LiveStudy:
 
     def refuses(self, call: Callable[[], Any]) -> bool:
         from safedial.errors import InvalidInput
-        from safedial.study import StudyError
+        from safedial.study.study_errors import StudyError
 
         try:
             call()
@@ -765,7 +767,7 @@ def spec_of(fields: Mapping[str, Any]) -> Any:
 
 def policy_of(given: Any) -> Any:
     """A policy, of a name or of a mapping with its options."""
-    from safedial.decision.rules import named_policy
+    from safedial.rounds.rules import named_policy
 
     return named_policy(dict(given)) if isinstance(given, Mapping) else given
 
@@ -833,7 +835,7 @@ FORECAST = {
 
 def plan(policy: Any, spec: Mapping[str, Any], *, baseline: float = 0.0, **more: Any) -> dict[str, Any]:
     """What is forecast in each scenario, and the doses over time in the first."""
-    from safedial.planning import plan as forecast
+    from safedial.tools.planning import plan as forecast
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -1094,8 +1096,8 @@ STATED = ("threshold", "violation_risk", "estimation_risk", "cost_noise", "coeff
 def choose(folder: Path, pilot: Mapping[str, Sequence[Any]] | None, **more: Any) -> dict[str, Any]:
     """The policies that are offered, the best first, with what each states, rests on and would earn."""
     from safedial import choose as ranked
-    from safedial.core.brackets import growth_from_dict
-    from safedial.core.dose import curve_from_dict
+    from safedial.model.brackets import growth_from_dict
+    from safedial.model.dose import curve_from_dict
 
     if more.get("costs"):
         more["costs"] = dict(

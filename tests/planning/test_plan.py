@@ -7,19 +7,18 @@ import pytest
 from scipy.stats import binomtest
 
 from safedial import Dial, InvalidInput, LinearWorld, SafetySpec, hill, make_policy, nonlinear_hp_probe, simulate
-from safedial.core.dose import as_dose
-from safedial.core.margin import noise_margin
-from safedial.function_classes import finite, kernel
-from safedial.planning import SCENARIOS, plan, promise_kept, scenarios_for
-from safedial.planning.forecast import forecast
-from safedial.planning.scenarios import scenarios_in
+from safedial.bounds.margin import noise_margin
+from safedial.model.dose import as_dose
+from safedial.policies.classes import finite, kernel
 from safedial.simulation import engines
-from safedial.simulation.logged import simulated_log
+from safedial.simulation import world as noises
+from safedial.simulation.dose_response import DoseResponseWorld
 from safedial.simulation.loop import Batch, Setting
-from safedial.worlds import DoseResponseWorld, NonlinearWorld
-from safedial.worlds import noise as noises
-from safedial.worlds.noise import NOISES
-from safedial.worlds.world import generators
+from safedial.simulation.nonlinear_worlds import NonlinearWorld
+from safedial.simulation.results import simulated_log
+from safedial.simulation.world import NOISES, generators
+from safedial.tools.planning import plan
+from safedial.tools.scenarios import SCENARIOS, forecast, promise_kept, scenarios_for, scenarios_in
 from tests.conftest import make_spec
 
 SPEC = make_spec(violation_risk=0.045, estimation_risk=0.005, reward_noise=0.3, cost_noise=0.3)

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import kstest
 
 from safedial import LinearWorld, make_policy, simulate
-from safedial.core.estimate import Prediction
+from safedial.bounds.estimate import Prediction
 from tests.conftest import make_spec
 from tests.oracles import algorithm1
 

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from safedial import InvalidInput, check_policy, make_policy
-from safedial.core import estimate
-from safedial.function_classes import features
-from safedial.testing import _checks
-from safedial.testing.claims import NotApplicable
+from safedial.bounds import estimate
+from safedial.policies.classes import features
+from safedial.simulation.check_policy import NotApplicable, _checks
 
 
 def is_caught(factory, claim=""):

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from safedial import POLICIES, Agent, InvalidInput, check_policy, make_policy
-from safedial.core import estimate
-from safedial.core.estimate import Prediction
-from safedial.function_classes import features, kernel, linear
-from safedial.testing.claims import CLAIMS, SPEC_CLAIMS, SPECS, predictions
+from safedial.bounds import estimate
+from safedial.bounds.estimate import Prediction
+from safedial.policies.classes import features, kernel, linear
+from safedial.simulation.check_policy import CLAIMS, SPEC_CLAIMS, SPECS, predictions
 from tests.conftest import make_spec
 
 CONFIGURATIONS = [

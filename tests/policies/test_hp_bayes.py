@@ -9,8 +9,8 @@ from scipy.stats import binomtest, invgamma, kstest
 from scipy.stats import t as student
 
 from safedial import Agent, InvalidInput, LinearWorld, hp_bayes, make_policy, simulate
-from safedial.policies.hp_bayes import spread
-from safedial.simulation.summary import summary
+from safedial.policies.baselines import spread
+from safedial.simulation.results import summary
 from tests.conftest import make_spec
 
 LEVEL = 1e-6

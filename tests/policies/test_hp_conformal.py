@@ -8,8 +8,8 @@ import pytest
 from scipy.stats import binomtest
 
 from safedial import InvalidInput, LinearWorld, make_policy, simulate
-from safedial.policies.conformal.frozen import calibrates
-from safedial.worlds.world import generators
+from safedial.policies.conformal_rounds import calibrates
+from safedial.simulation.world import generators
 from tests.conftest import make_spec
 
 LEVEL = 1e-6

@@ -10,14 +10,12 @@ import pytest
 from scipy.stats import binomtest
 
 from safedial import Agent, Dial, InvalidInput, SafetySpec, growth, simulate
-from safedial.core.adaptive import excess_bound
-from safedial.core.count_rule import climb_limit
-from safedial.core.count_window import BatchWindow
-from safedial.core.tolerated import Cost, Range, scaled_setting, tolerated_scale
-from safedial.policies.hp_shield import hp_shield
-from safedial.policies.shield.bases import Bases, Fit, Ridge
-from safedial.worlds import DoseResponseWorld, Exposure
-from safedial.worlds.world import generators
+from safedial.bounds.count_rule import BatchWindow, climb_limit, excess_bound
+from safedial.bounds.tolerated import Cost, Range, scaled_setting, tolerated_scale
+from safedial.policies.shield import hp_shield
+from safedial.policies.shield_rounds import Bases, Fit, Ridge
+from safedial.simulation.dose_response import DoseResponseWorld
+from safedial.simulation.world import Exposure, generators
 from tests.conftest import make_spec
 
 RISK, LEVEL, SEEDS, ROUNDS = 0.05, 1e-6, 400, 201

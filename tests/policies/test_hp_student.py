@@ -8,10 +8,10 @@ from scipy.special import ndtri
 from scipy.stats import binomtest
 
 from safedial import InvalidInput, LinearWorld, hp_conformal, hp_probe, hp_student, replay, simulate
-from safedial.core.student import cost_upper, spent_in
+from safedial.bounds.t_laws import cost_upper, spent_in
 from safedial.policies import promised_risk
-from safedial.simulation.proved import promise_holds
-from safedial.worlds import NonlinearWorld
+from safedial.simulation.nonlinear_worlds import NonlinearWorld
+from safedial.simulation.results import promise_holds
 from tests.conftest import FULL, make_spec
 
 LEVEL = 1e-6

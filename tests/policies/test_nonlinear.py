@@ -5,13 +5,12 @@ import pytest
 from scipy.stats import binomtest
 
 from safedial import Agent, InvalidInput, make_policy
-from safedial.function_classes import binary, features, finite, kernel, linear
 from safedial.policies import nonlinear_hp_probe, nonlinear_hp_ucb
-from safedial.simulation.proved import promise_holds
+from safedial.policies.classes import binary, features, finite, kernel, linear
+from safedial.simulation.linear_world import LinearWorld
+from safedial.simulation.nonlinear_worlds import NonlinearWorld, waves
+from safedial.simulation.results import promise_holds, summary
 from safedial.simulation.run import simulate
-from safedial.simulation.summary import summary
-from safedial.worlds import LinearWorld, NonlinearWorld
-from safedial.worlds.nonlinear import waves
 from tests.conftest import make_spec
 
 

@@ -95,7 +95,7 @@ def test_contexts_stream_from_disk(tmp_path, count):
     del stored
     code = f"""
 import tracemalloc, numpy as np
-import safedial, safedial.replay_engines.dispatch
+import safedial, safedial.simulation.replay
 contexts = np.load({str(path)!r}, mmap_mode="r")
 rng = np.random.default_rng(1)
 spec = safedial.SafetySpec(threshold=0.5, violation_risk=0.01, estimation_risk=0.01, reward_noise=1, cost_noise=1,
@@ -116,7 +116,7 @@ def test_peak_memory_is_one_matrix_and_a_block():
     dim = 1024
     code = f"""
 import resource, numpy as np
-import safedial, safedial.replay_engines.dispatch
+import safedial, safedial.simulation.replay
 rng = np.random.default_rng(0)
 spec = safedial.SafetySpec(threshold=0.5, violation_risk=0.01, estimation_risk=0.01, reward_noise=1, cost_noise=1,
                            coefficient_bound=1, context_bound=1)
@@ -135,13 +135,15 @@ print((peak() - before) / (8 * {dim} * ({dim} + 128)))
 
 
 @pytest.mark.parametrize(
-    "first", ["", "import safedial.replay_engines.blocked; ", "import safedial.replay_engines.dispatch as run; "]
+    "first", ["", "import safedial.simulation.blocked; ", "import safedial.simulation.replay as run; "]
 )
 def test_replay_can_be_called_whatever_was_imported_before(first):
-    words = f"{first}import safedial; from safedial import replay; import safedial.replay_engines.arguments as door; "
+    words = (
+        f"{first}import safedial; from safedial import replay; import safedial.simulation.replay_arguments as door; "
+    )
     words += "print(callable(safedial.replay), callable(replay), safedial.replay.__name__, door.__name__)"
     shown = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True).stdout
-    assert shown == "True True replay safedial.replay_engines.arguments\n"
+    assert shown == "True True replay safedial.simulation.replay_arguments\n"
 
 
 @pytest.mark.parametrize("engine", ["rank_one", "blocked", "jax"])
@@ -154,7 +156,7 @@ def test_a_ridge_too_small_for_an_inverse_is_refused(engine, dtype, ridge):
 
 
 def test_a_factor_that_fails_is_said_so():
-    from safedial.replay_engines.blocked import _factor
+    from safedial.simulation.blocked import _factor
 
     with pytest.raises(InvalidInput, match="ridge"):
         _factor(np.asfortranarray([[-3.0, 0.0], [0.0, 1.0]]), np.array([0, 1]), np.ones(2))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from safedial.replay_engines.block_size import LARGEST, SMALLEST, STEP, best_block
+from safedial.simulation.replay import LARGEST, SMALLEST, STEP, best_block
 
 
 def test_blocks_grow_like_the_root_of_the_dimension():

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safedial import InvalidInput, LinearWorld, hill, hp_probe, make_policy, power, replay, simulate
-from safedial.core.dose import Dose
-from safedial.core.estimate import init, predict, sample_weight, update
+from safedial.bounds.estimate import init, predict, sample_weight, update
+from safedial.model.dose import Dose
 from tests.conftest import FULL, make_spec
 from tests.replay_engines.data import KINDS, assert_clear_of_the_switch, make_rounds
 
@@ -91,7 +91,7 @@ def test_sensor_noise_is_weighed_and_divided_by_the_dose(name, engine):
 
 
 def by_hand(name, contexts, rewards, costs, spec, errors, dose, baseline):
-    """The loop of core.estimate, one round at a time."""
+    """The loop of bounds.estimate, one round at a time."""
     state, played, policy = init(contexts.shape[1], ridge=spec.ridge), [], make_policy(name)
     for number, context in enumerate(contexts, start=1):
         prediction = predict(state, context)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from safedial import InvalidInput, hill, make_policy, replay
 from safedial.errors import how_to_install
-from safedial.replay_engines import jax_blocked, jax_kernel
+from safedial.simulation import jax_blocked, jax_replay
 from tests.conftest import FULL, make_spec
 from tests.replay_engines.data import KINDS, assert_clear_of_the_switch, make_rounds
 
@@ -187,9 +187,9 @@ LOWERED = [name for name in LINEAR if name != "thompson"]
 def test_the_fused_kernel_lowers_for_cuda(name, dtype):
     policy = make_policy(name)
     names = ("norm", "rewards", "costs", "seen", *(("coins",) if policy.randomised else ()))
-    rule = jax_kernel.Rule(policy.decide, policy.learns, make_spec(), 24, None, names)
-    shapes = ((32, 72), (3,), (jax_kernel.input_rows(names), 64))
+    rule = jax_replay.Rule(policy.decide, policy.learns, make_spec(), 24, None, names)
+    shapes = ((32, 72), (3,), (jax_replay.input_rows(names), 64))
     with jax_blocked.x64(dtype == "float64"):
         given = [jax.ShapeDtypeStruct(shape, dtype) for shape in shapes]
-        traced = jax.jit(lambda *arrays: jax_kernel.run_pallas(rule, *arrays, 32, run=32)).trace(*given)
+        traced = jax.jit(lambda *arrays: jax_replay.run_pallas(rule, *arrays, 32, run=32)).trace(*given)
         assert "triton" in traced.lower(lowering_platforms=("cuda",)).as_text()

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from safedial.service import running
-from safedial.study import Store, create_study
+from safedial.service.server import running
+from safedial.study.manage import create_study
+from safedial.study.store import Store
 from tests.study.conftest import SPEC, postgres, pytest_generate_tests, storage
 
 __all__ = ["postgres", "pytest_generate_tests", "storage"]

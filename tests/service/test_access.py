@@ -3,9 +3,12 @@
 import pytest
 
 from safedial.errors import InvalidInput
-from safedial.service import Limits, access, running, serve
-from safedial.study import Store, create_study
+from safedial.service import access
+from safedial.service.app_state import Limits
+from safedial.service.server import running, serve
 from safedial.study.keys import create_key, revoke_key
+from safedial.study.manage import create_study
+from safedial.study.store import Store
 from tests.service.conftest import Caller
 from tests.study.conftest import SPEC
 

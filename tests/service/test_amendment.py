@@ -5,14 +5,14 @@ import json
 import numpy as np
 import pytest
 
-from safedial.client import Client
 from safedial.errors import InvalidInput
-from safedial.service import running
 from safedial.service.charts import counts, series
+from safedial.service.client import Client
+from safedial.service.server import running
 from safedial.service.timeline import Track
-from safedial.study import Store, create_study, open_study
-from safedial.study.database import writing
-from safedial.study.schema import sa
+from safedial.study.database import sa, writing
+from safedial.study.manage import create_study, open_study
+from safedial.study.store import Store
 from tests.service.conftest import Caller
 from tests.study.conftest import SPEC
 from tests.study.test_cli import study  # noqa: F401 -- a fixture

@@ -9,12 +9,15 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from safedial.client import Client
-from safedial.service import make_app, read_routes, running
+from safedial.service import routes
+from safedial.service.app import make_app
+from safedial.service.client import Client
 from safedial.service.problem import STATUS, WORDS
-from safedial.study import MEANINGS, Store, create_study
-from safedial.study.database import writing
-from safedial.study.schema import sa
+from safedial.service.server import running
+from safedial.study.database import sa, writing
+from safedial.study.manage import create_study
+from safedial.study.store import Store
+from safedial.study.study_errors import MEANINGS
 from tests.service.conftest import Caller
 from tests.study.conftest import SPEC
 
@@ -270,7 +273,7 @@ def test_the_openapi_document_describes_every_route_and_needs_no_network(service
 
 
 def test_more_requests_than_may_wait_are_503(store):
-    from safedial.service import Limits
+    from safedial.service.app_state import Limits
 
     with running(store, limits=Limits(waiting=0)) as url:
         answer = Caller(url).get("/v1/studies")
@@ -278,14 +281,14 @@ def test_more_requests_than_may_wait_are_503(store):
 
 
 def test_one_log_is_verified_at_a_time_so_that_readers_cannot_hold_up_decisions(service, monkeypatch):
-    began, end, verify = threading.Event(), threading.Event(), read_routes.verify_study
+    began, end, verify = threading.Event(), threading.Event(), routes.verify_study
 
     def slow(store, name, **more):
         began.set()
         assert end.wait(30)
         return verify(store, name, **more)
 
-    monkeypatch.setattr(read_routes, "verify_study", slow)
+    monkeypatch.setattr(routes, "verify_study", slow)
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(service.get, "/v1/studies/trial/verify")
         assert began.wait(30)
@@ -333,7 +336,7 @@ def test_nobody_on_the_way_may_keep_an_answer(service):
 def test_a_checkpoint_kept_elsewhere_is_verified_over_http(service, store):
     from urllib.parse import quote
 
-    from safedial.client import Client
+    from safedial.service.client import Client
 
     study = create_study("trial", storage=store, load_if_exists=True)
     study.ask([0.1, 0.1])

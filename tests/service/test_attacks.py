@@ -10,11 +10,11 @@ import time
 
 import pytest
 
-from safedial.service import access, running
-from safedial.service.connections import LARGEST_HEADERS, LimitedProtocol
-from safedial.study import create_study
+from safedial.service import access
+from safedial.service.server import LARGEST_HEADERS, LimitedProtocol, running
+from safedial.study.database import sa
 from safedial.study.keys import create_key, hash_key
-from safedial.study.schema import sa
+from safedial.study.manage import create_study
 from tests.service.conftest import Caller
 from tests.study.conftest import SPEC
 

@@ -11,10 +11,13 @@ import urllib.parse
 
 import pytest
 
-from safedial.client import Client
-from safedial.service import Limits, running
-from safedial.service.request_body import depth
-from safedial.study import Store, create_study, database
+from safedial.service.app_state import Limits
+from safedial.service.client import Client
+from safedial.service.problem import depth
+from safedial.service.server import running
+from safedial.study import database
+from safedial.study.manage import create_study
+from safedial.study.store import Store
 from tests.service.conftest import Caller
 from tests.study.conftest import SPEC
 from tests.study.postgres import Server
@@ -182,7 +185,7 @@ def test_a_locked_store_is_503_with_retry_after_and_recovers(tmp_path, monkeypat
 
 
 def test_a_full_store_is_503_and_keeps_what_it_had(service, store):
-    from safedial.study.schema import sa
+    from safedial.study.database import sa
 
     def small(connection, _):
         connection.execute("PRAGMA max_page_count=40")

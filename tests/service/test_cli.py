@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from safedial.client import Client
+from safedial.service.client import Client
 from tests.program import process, run
 from tests.service.conftest import Caller
 from tests.study.conftest import SPEC

@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from safedial.client import Advice, Client, ServiceUnavailable
 from safedial.errors import InvalidInput
-from safedial.service import running
+from safedial.service.client import Advice, Client, ServiceUnavailable
+from safedial.service.server import running
 from tests.study.conftest import SPEC
 
 

@@ -8,8 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 
-from safedial.service import Limits, running
-from safedial.study import Store, create_study
+from safedial.service.app_state import Limits
+from safedial.service.server import running
+from safedial.study.manage import create_study
+from safedial.study.store import Store
 from tests.conftest import FULL
 from tests.study.conftest import SPEC
 

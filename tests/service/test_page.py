@@ -7,13 +7,15 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from safedial.client import Client
-from safedial.service import running
 from safedial.service.charts import counts
+from safedial.service.client import Client
+from safedial.service.server import running
 from safedial.service.timeline import Track
 from safedial.stats import violation_interval
-from safedial.study import Store, StudyError, create_study, open_study
 from safedial.study.keys import create_key
+from safedial.study.manage import create_study, open_study
+from safedial.study.store import Store
+from safedial.study.study_errors import StudyError
 from tests.service.browser import Browser
 from tests.service.conftest import Caller
 from tests.study.conftest import SPEC

@@ -2,12 +2,13 @@
 
 import pytest
 
-from safedial.client import Client
 from safedial.errors import InvalidInput
-from safedial.service import running
+from safedial.service.charts import unit_page, units_page
+from safedial.service.client import Client
+from safedial.service.server import running
 from safedial.service.timeline import Track
-from safedial.service.visits import unit_page, units_page
-from safedial.study import Store, create_study, open_study
+from safedial.study.manage import create_study, open_study
+from safedial.study.store import Store
 from tests.service.browser import Browser
 from tests.service.conftest import Caller
 from tests.study.conftest import SPEC

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from safedial.service import running
+from safedial.service.server import running
 from safedial.service.timeline import FRESH_SECONDS
-from safedial.study import Store, create_study, open_study
 from safedial.study.keys import create_key
+from safedial.study.manage import create_study, open_study
+from safedial.study.store import Store
 from tests.service.browser import Browser
 from tests.service.conftest import Caller
 from tests.study.conftest import SPEC

@@ -10,10 +10,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from safedial.client import CHECKED_SECONDS, Client, ForkedLog
 from safedial.errors import InvalidInput
-from safedial.service import running
-from safedial.study import Store, create_study, open_study
+from safedial.service.client import CHECKED_SECONDS, Client, ForkedLog
+from safedial.service.server import running
+from safedial.study.manage import create_study, open_study
+from safedial.study.store import Store
 from tests.study.conftest import SPEC
 
 

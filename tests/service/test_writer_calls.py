@@ -6,8 +6,10 @@ from functools import partial
 
 import pytest
 
-from safedial.service.writer_calls import WriterCalls
-from safedial.study import Store, StoreUnavailable, create_study
+from safedial.service.app_state import WriterCalls
+from safedial.study.manage import create_study
+from safedial.study.store import Store
+from safedial.study.study_errors import StoreUnavailable
 
 SPEC = {"dim": 1, "threshold": 1, "total_risk": 0.05, "reward_noise": 1, "cost_noise": 1}
 SPEC |= {"coefficient_bound": 1, "context_bound": 1}

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from safedial import LinearWorld, NonlinearWorld, SafetySpec, hill, simulate
-from safedial.core.scale import with_sensor
+from safedial.model.noise_scale import with_sensor
 from safedial.simulation.attainable import RewardLearner
-from safedial.simulation.summary import summary
-from safedial.worlds.world import generators
+from safedial.simulation.results import summary
+from safedial.simulation.world import generators
 
 SIZES = {"reward_noise": 0.5, "cost_noise": 0.4, "coefficient_bound": 2.0, "context_bound": 1.5}
 SPEC = SafetySpec(threshold=0.5, violation_risk=0.05, estimation_risk=0.01, **SIZES)

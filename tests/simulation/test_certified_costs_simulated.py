@@ -7,21 +7,10 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from safedial import (
-    Agent,
-    Cost,
-    DoseResponseWorld,
-    InvalidInput,
-    LinearWorld,
-    SafetySpec,
-    growth,
-    power,
-    simulate,
-)
-from safedial.function_classes import linear
+from safedial import Agent, Cost, DoseResponseWorld, InvalidInput, LinearWorld, SafetySpec, growth, power, simulate
 from safedial.policies import make_policy
-from safedial.simulation.proved import promise_holds
-from safedial.simulation.summary import summary
+from safedial.policies.classes import linear
+from safedial.simulation.results import promise_holds, summary
 
 CONSTANTS = {"reward_noise": 0.1, "coefficient_bound": 1, "context_bound": 1}
 COSTS = {"heat": Cost(threshold=0.4, noise=0.2, share=0.3), "load": Cost(threshold=0.3, noise=0.3, share=0.7)}

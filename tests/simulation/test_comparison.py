@@ -9,9 +9,8 @@ import pytest
 
 from safedial import InvalidInput, LinearWorld, compare, hp_probe, simulate
 from safedial.io import read_rows
-from safedial.seeds import as_seeds
-from safedial.simulation.tidy import TAKEN
-from safedial.stats import difference_interval, seed_interval, share_interval, violation_interval
+from safedial.simulation.results import TAKEN
+from safedial.stats import as_seeds, difference_interval, seed_interval, share_interval, violation_interval
 from tests.conftest import make_spec
 from tests.program import run
 

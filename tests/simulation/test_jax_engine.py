@@ -8,12 +8,12 @@ import pytest
 from scipy import stats
 
 from safedial import Dose, DoseCurve, InvalidInput, LinearWorld, hill, identity, make_policy, simulate
-from safedial.core.dose import as_dose
-from safedial.core.scale import own_scale, with_any_sensor
 from safedial.errors import MissingExtra
+from safedial.model.dose import as_dose
+from safedial.model.noise_scale import own_scale, with_any_sensor
 from safedial.simulation import counter, fused_rounds, jax_engine
 from safedial.simulation.loop import Setting
-from safedial.worlds import NonlinearWorld
+from safedial.simulation.nonlinear_worlds import NonlinearWorld
 from tests.conftest import make_spec
 
 COUNTS = ("violations", "informative_rounds", "uncertified_rounds", "full_dose_rounds", "full_dose_violations")
@@ -172,7 +172,7 @@ def test_counter_worlds_have_the_law_of_numpy_s(noise):
     with jax_engine.x64(True):
         truth = counter.draw_truth(world, spec, seeds)
         drawn = counter.draw_rounds(world, spec, truth, seeds, np.arange(1, 101))
-    from safedial.worlds.world import generators
+    from safedial.simulation.world import generators
 
     plain = world.draw_chunk(spec, generators(list(range(40))), 100)
     pairs = [(np.asarray(drawn["context"])[:, 0, :, place], plain.context[:, :, place]) for place in range(3)]

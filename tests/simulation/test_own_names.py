@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 
 from safedial import InvalidInput, LinearWorld, compare, plan, simulate
-from safedial.own_names import imported
-from safedial.simulation.tidy import RESULTS, TAKEN
-from safedial.sweep.engine import run_sweep, status
-from safedial.sweep.grid import build, parse_grid
-from safedial.sweep.table import NUMBERS, sweep_rows, varying
+from safedial.model.own_names import imported
+from safedial.simulation.results import RESULTS, TAKEN
+from safedial.simulation.sweeps import NUMBERS, build, parse_grid, run_sweep, status, sweep_rows, varying
 from tests.conftest import make_spec
 from tests.program import run as program
 from tests.sweep.test_grid import GRID

@@ -15,10 +15,10 @@ from safedial import (
     replay,
     simulate,
 )
-from safedial.core.namespace import namespace
+from safedial.model.namespace import namespace
 from safedial.policies import POLICIES
 from safedial.simulation import engines, jax_engine
-from safedial.worlds import Outcome, World
+from safedial.simulation.world import Outcome, World
 from tests.conftest import make_spec
 
 UCB = make_policy("hp_ucb")

@@ -7,16 +7,14 @@ import numpy as np
 import pytest
 
 from safedial import InvalidInput, LinearWorld, NonlinearWorld, Policy, SafetySpec, make_policy, power, simulate
-from safedial.core.action import Choice
-from safedial.core.confidence import Bounds
-from safedial.core.estimate import Prediction
-from safedial.core.safe_set import SafeSet
-from safedial.simulation.proved import promise_holds
-from safedial.simulation.summary import summary
-from safedial.sweep.engine import run_sweep
-from safedial.sweep.grid import build, parse_grid
-from safedial.sweep.table import sweep_rows, write_table
-from safedial.worlds import Outcome, World, world_from_dict
+from safedial.bounds.choice import Choice
+from safedial.bounds.confidence import Bounds
+from safedial.bounds.estimate import Prediction
+from safedial.bounds.safe_set import SafeSet
+from safedial.simulation.results import promise_holds, summary
+from safedial.simulation.sweeps import build, parse_grid, run_sweep, sweep_rows, write_table
+from safedial.simulation.world import Outcome, World
+from safedial.simulation.worlds import world_from_dict
 from tests.sweep.test_grid import GRID
 
 

@@ -9,12 +9,10 @@ import pytest
 
 import safedial.simulation.loop as batch
 from safedial import InvalidInput, LinearWorld, Simulation, hill, hp_ucb, make_policy, simulate
-from safedial.core.scale import own_scale
-from safedial.simulation.logged import simulated_log
+from safedial.model.noise_scale import own_scale
+from safedial.simulation.results import simulated_log, summary
 from safedial.simulation.rule import CURVES
-from safedial.simulation.summary import summary
-from safedial.sweep.cell import run_cell
-from safedial.sweep.grid import parse_grid
+from safedial.simulation.sweeps import parse_grid, run_cell
 from tests.conftest import make_spec
 from tests.program import run as program
 from tests.simulation.test_certified_costs_simulated import SPEC as SEVERAL

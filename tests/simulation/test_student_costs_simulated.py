@@ -8,8 +8,7 @@ import pytest
 from scipy.stats import binomtest
 
 from safedial import Agent, Cost, InvalidInput, LinearWorld, SafetySpec, hp_student, power, simulate
-from safedial.simulation.proved import promise_holds
-from safedial.simulation.summary import summary
+from safedial.simulation.results import promise_holds, summary
 from tests.conftest import FULL
 
 CONSTANTS = {"reward_noise": 0.1, "coefficient_bound": 1, "context_bound": 1}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from safedial.study import Store, create_study
+from safedial.study.manage import create_study
+from safedial.study.store import Store
 from tests.study.postgres import Server
 
 SPEC = {

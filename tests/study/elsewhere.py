@@ -9,7 +9,9 @@ import sys
 
 import numpy as np
 
-from safedial.study import Store, create_study, transaction
+from safedial.study import transaction
+from safedial.study.manage import create_study
+from safedial.study.store import Store
 
 PROMISE = {
     "threshold": 0.5,

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from safedial.study import Store, create_study, open_study
+from safedial.study.manage import create_study, open_study
+from safedial.study.store import Store
 from tests.study.conftest import SPEC
 from tests.study.worker import FORK, acknowledged, serve, work, work_over_http
 

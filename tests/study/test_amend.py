@@ -10,15 +10,18 @@ import pytest
 
 from safedial import Agent, InvalidInput, SafetySpec, growth
 from safedial.policies import hp_probe
-from safedial.study import Store, StudyError, create_study, open_study, transaction, verify_study
+from safedial.study import transaction
 from safedial.study.amendment import amended_spec, keeps_learning, new_fields
 from safedial.study.event import canonical, next_event
 from safedial.study.log import read_snapshot, snapshot_seqs
+from safedial.study.manage import create_study, open_study
 from safedial.study.replay_log import Source, catch_up
 from safedial.study.snapshot import pack, unpack
-from safedial.study.spec import read_spec
 from safedial.study.state import State
-from safedial.study.verify import verify_log
+from safedial.study.store import Store
+from safedial.study.study_errors import StudyError
+from safedial.study.study_spec import read_spec
+from safedial.study.verify import verify_log, verify_study
 from tests.study.conftest import SPEC
 
 WORDS = {"reason": "the laboratory changed its method", "actor": "Dr. Lee"}

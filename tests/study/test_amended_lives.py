@@ -3,12 +3,14 @@
 import pytest
 
 from safedial import InvalidInput
-from safedial.service.charts import series
-from safedial.service.read_routes import counted, draw
+from safedial.service.charts import Wanted, rows_page, series, unit_page
+from safedial.service.routes import counted, draw
 from safedial.service.timeline import Track
-from safedial.service.visits import Wanted, rows_page, unit_page
-from safedial.study import Store, StudyError, amendment, create_study, open_study
+from safedial.study import amendment
 from safedial.study.event import orjson
+from safedial.study.manage import create_study, open_study
+from safedial.study.store import Store
+from safedial.study.study_errors import StudyError
 from tests.study.conftest import SPEC
 from tests.study.test_amend import SEVERAL
 

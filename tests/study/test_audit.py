@@ -9,10 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 from safedial.cli import make_app
-from safedial.study import Store, create_study
+from safedial.study.database import sa
 from safedial.study.event import Event, digest
 from safedial.study.log import append_events, read_events
-from safedial.study.schema import sa
+from safedial.study.manage import create_study
+from safedial.study.store import Store
 from tests.study.conftest import SPEC
 
 FORGED = "typing error)\n  2025-01-31T14:05:00.000000Z voided by the board (never given): unrelated True"
@@ -72,7 +73,8 @@ def remove(store, name):
 
 
 def test_a_checkpoint_of_the_store_finds_rewritten_and_removed_studies(storage, tmp_path):
-    from safedial.study import checkpoint_store, verify_store, verify_study
+    from safedial.study.manage import checkpoint_store
+    from safedial.study.verify import verify_store, verify_study
 
     with Store(storage) as store:
         for name in ("first", "second"):

@@ -5,9 +5,12 @@ import threading
 import numpy as np
 import pytest
 
-from safedial.study import Store, create_study, open_study, replay_log, replayer
+from safedial.study import replay_log
+from safedial.study import replay_log as replayer
 from safedial.study.database import writing
 from safedial.study.log import lock_head
+from safedial.study.manage import create_study, open_study
+from safedial.study.store import Store
 from tests.study.conftest import SPEC
 
 RULES = {**SPEC, "guard": {"alarm_level": 1e-300}}

@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 
 from safedial import Agent, Cost, Dial, SafetySpec, power
-from safedial.core import monitor
+from safedial.bounds import monitor
 from safedial.errors import InvalidInput
 from safedial.service.charts import counts, series
 from safedial.service.timeline import Track
-from safedial.study import Store, create_study, open_study
-from safedial.study.agreement import Agreement
-from safedial.study.event_bodies import body_of, noted_in
-from safedial.study.reducer import decide_next, question_of
+from safedial.study.manage import create_study, open_study
+from safedial.study.reducer import body_of, decide_next, noted_in, question_of
 from safedial.study.replay_log import Source, catch_up
 from safedial.study.snapshot import pack, unpack
 from safedial.study.state import State
+from safedial.study.store import Store
+from safedial.study.verify import Agreement
 
 COSTS = {"load": Cost(threshold=1.5, noise=0.1, curve=power(2.0)), "heat": Cost(threshold=2, noise=0.2, unit="C")}
 STATED = {"violation_risk": 0.02, "estimation_risk": 0.01, "reward_noise": 0.1, "coefficient_bound": 3}

@@ -4,9 +4,11 @@ import json
 
 import pytest
 
-from safedial.checkpoints import read_marks
 from safedial.errors import InvalidInput
-from safedial.study import Store, checkpoint_store, create_study, verify_store
+from safedial.study.checkpoints import read_marks
+from safedial.study.manage import checkpoint_store, create_study
+from safedial.study.store import Store
+from safedial.study.verify import verify_store
 from tests.study.conftest import SPEC
 from tests.study.test_cli import CREATE, study
 

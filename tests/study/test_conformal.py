@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from safedial import InvalidInput
-from safedial.study import Store, create_study
-from safedial.study.spec import read_spec
+from safedial.study.manage import create_study
+from safedial.study.store import Store
+from safedial.study.study_spec import read_spec
 from tests.study.conftest import id_at
 
 SPEC = {"dim": 3, "threshold": 0.5, "violation_risk": 0.1, "promise": "conformal", "start_action": 0.05}
@@ -70,7 +71,7 @@ def test_a_snapshot_knows_what_was_left_out(shelf, tmp_path):
     study = create_study("trial", SPEC, storage=shelf)
     lost(study, 150, lambda name: study.void(name, reason="the wrong ward", unrelated=True))
     digest = study.state_digest()
-    from safedial.study import open_study
+    from safedial.study.manage import open_study
 
     with Store(f"sqlite:///{tmp_path}/study.db") as other:
         again = open_study("trial", storage=other)

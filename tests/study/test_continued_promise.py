@@ -3,14 +3,16 @@
 import pytest
 
 from safedial import InvalidInput
-from safedial.service.read_routes import counted, draw
+from safedial.service.routes import counted, draw
 from safedial.service.timeline import Track
-from safedial.study import Store, StudyError, create_study, open_study, transaction
+from safedial.study import transaction
 from safedial.study.amendment import amended_spec, new_fields
 from safedial.study.event import orjson
+from safedial.study.manage import create_study, open_study
 from safedial.study.snapshot import pack, unpack
-from safedial.study.spec import read_spec
-from safedial.study.store_reader import same_spec
+from safedial.study.store import Store, same_spec
+from safedial.study.study_errors import StudyError
+from safedial.study.study_spec import read_spec
 from tests.study.conftest import SPEC
 from tests.study.test_hidden_excesses import CERTIFIED, KINDS, SEVERAL, ask, tell
 

@@ -7,10 +7,12 @@ import pytest
 
 from safedial.cli.study_output import with_age
 from safedial.errors import InvalidInput
+from safedial.service.charts import Wanted, rows_page
 from safedial.service.timeline import Track
-from safedial.service.visits import Wanted, rows_page
-from safedial.study import Store, create_study, guard
-from safedial.study.spec import read_spec
+from safedial.study import study_spec
+from safedial.study.manage import create_study
+from safedial.study.store import Store
+from safedial.study.study_spec import read_spec
 from tests.program import run
 from tests.study.conftest import SPEC
 
@@ -103,7 +105,7 @@ def test_hours_that_no_calendar_holds_are_refused(name):
 
 
 def test_the_page_shows_no_due_date_that_no_calendar_holds(tmp_path, monkeypatch):
-    monkeypatch.setattr(guard, "MOST_HOURS", 1e300)
+    monkeypatch.setattr(study_spec, "MOST_HOURS", 1e300)
     with Store(f"sqlite:///{tmp_path}/trial.db") as store:
         study = create_study("trial", {**SPEC, "fallback_action": 0.1, "guard": {"due_after": 1e8}}, storage=store)
         study.ask([0.3, 0.2])

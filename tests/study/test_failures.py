@@ -5,8 +5,10 @@ import threading
 
 import pytest
 
-from safedial.study import Store, StoreUnavailable, StudyError, create_study
-from safedial.study.schema import sa
+from safedial.study.database import sa
+from safedial.study.manage import create_study
+from safedial.study.store import Store
+from safedial.study.study_errors import StoreUnavailable, StudyError
 from tests.study.conftest import SPEC
 from tests.study.postgres import Server
 

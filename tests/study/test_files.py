@@ -14,8 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from safedial.study import Store, StoreUnavailable, create_study, open_study, verify_study
 from safedial.study.database import writing
+from safedial.study.manage import create_study, open_study
+from safedial.study.store import Store
+from safedial.study.study_errors import StoreUnavailable
+from safedial.study.verify import verify_study
 from tests.study.conftest import SPEC, id_at
 from tests.study.worker import FORK, _acknowledge, acknowledged
 

@@ -5,7 +5,8 @@ import math
 import pytest
 
 from safedial.errors import InvalidInput
-from safedial.study import Store, create_study
+from safedial.study.manage import create_study
+from safedial.study.store import Store
 from tests.study.conftest import SPEC, id_at
 
 

@@ -3,9 +3,8 @@
 import pytest
 
 from safedial.service.charts import counts
-from safedial.service.evidence_path import unwatched
-from safedial.service.timeline import Track
-from safedial.study import create_study, open_study
+from safedial.service.timeline import Track, unwatched
+from safedial.study.manage import create_study, open_study
 
 START = {"dim": 1, "violation_risk": 0.1, "start_action": 0.1, "fallback_action": 0.1}
 GROWTH = {"growth": "additive", "low": 0.0, "high": 1.0}

@@ -5,10 +5,14 @@ from collections import deque
 import numpy as np
 import pytest
 
-from safedial.study import Store, create_study, kept_states, open_study, replay_log, replayer
-from safedial.study.kept_states import kept_state
+from safedial.study import replay_log
+from safedial.study import replay_log as replayer
+from safedial.study import state as kept_states
+from safedial.study.manage import create_study, open_study
 from safedial.study.replay_log import Source, catch_up, replay_again
 from safedial.study.snapshot import pack
+from safedial.study.state import kept_state
+from safedial.study.store import Store
 from tests.study.conftest import SPEC
 from tests.study.test_amend import SEVERAL, SHIELD
 

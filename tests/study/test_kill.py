@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
-from safedial.study import failpoints
+from safedial.study import study_errors
 from tests.study.killing import check, kill_at_random, prepare
 from tests.study.worker import FORK, work
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("place", failpoints.PLACES)
+@pytest.mark.parametrize("place", study_errors.PLACES)
 def test_a_kill_at_a_named_place_loses_nothing(storage, tmp_path, place):
     prepare(storage)
     acks = str(tmp_path / "acks")

@@ -3,8 +3,8 @@
 import json
 
 from safedial.cli.output import wrapped
-from safedial.specfile import EXAMPLE
-from safedial.study import create_study, open_study
+from safedial.rounds.specfile import EXAMPLE
+from safedial.study.manage import create_study, open_study
 from tests.program import run
 from tests.study.conftest import SPEC
 

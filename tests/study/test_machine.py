@@ -9,7 +9,10 @@ from hypothesis import settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from safedial import Agent, SafetySpec
-from safedial.study import Store, StudyError, create_study, kept_states
+from safedial.study import state as kept_states
+from safedial.study.manage import create_study
+from safedial.study.store import Store
+from safedial.study.study_errors import StudyError
 from tests.study.conftest import SPEC
 
 part = st.floats(-0.7, 0.7)

@@ -5,10 +5,10 @@ import sys
 
 import pytest
 
-from safedial.checkpoints import load_checkpoint
 from safedial.cli import main
-from safedial.client_answers import read_refusal
-from safedial.study import create_study
+from safedial.service.client import read_refusal
+from safedial.study.checkpoints import load_checkpoint
+from safedial.study.manage import create_study
 from tests.study.conftest import SPEC
 
 GUARD = {**SPEC, "guard": {"max_open": 2}}

@@ -8,8 +8,9 @@ from typer.testing import CliRunner
 
 from safedial import Agent, LinearWorld, SafetySpec, create_study, read_log, watch_log
 from safedial.cli import make_app
-from safedial.service.timeline import STATUSES, Track
-from safedial.simulation.logged import simulated_log
+from safedial.rounds.outcome import STATUSES
+from safedial.service.timeline import Track
+from safedial.simulation.results import simulated_log
 
 SPEC = SafetySpec(threshold=0.5, total_risk=0.1, reward_noise=0.3, cost_noise=0.3, coefficient_bound=1, context_bound=1)
 

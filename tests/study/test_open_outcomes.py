@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from safedial.decision.learners.conformal_bets import PATIENCE
-from safedial.decision.learners.shield_watch import ShieldWatch, Told
-from safedial.decision.outcome import Outcome, normalise
-from safedial.study import Store, create_study
+from safedial.rounds.conformal_learner import PATIENCE
+from safedial.rounds.outcome import Outcome, normalise
+from safedial.rounds.shield_learner import ShieldWatch, Told
+from safedial.study.manage import create_study
+from safedial.study.store import Store
 from tests.study.test_throttled import KINDS, START, learner_of, play, rules_of
 
 

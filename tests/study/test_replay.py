@@ -7,8 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from safedial.cli import make_app
-from safedial.study import Store, StudyError, create_study, open_study
-from safedial.study.backup import backup
+from safedial.study.manage import backup, create_study, open_study
+from safedial.study.store import Store
+from safedial.study.study_errors import StudyError
 from tests.study.conftest import SPEC
 
 DAY = 86_400 * 10**9
@@ -112,7 +113,7 @@ def test_ids_survive_a_snapshot(tmp_path, monkeypatch):
 
 
 def test_an_id_is_read_and_written_the_same():
-    from safedial.study.ids import DecisionId, read_id
+    from safedial.study.answer import DecisionId, read_id
 
     for text in ("a.2", "a-b_c.17.0f6a33b1"):
         assert str(read_id(text)) == text

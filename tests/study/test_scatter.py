@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safedial.study.scatter import Scatter
+from safedial.study.state import Scatter
 
 STEPS = st.lists(
     st.tuples(st.sampled_from(["keep", "keep", "take", "copy", "snapshot"]), st.integers(0, 9), st.integers(0, 3)),

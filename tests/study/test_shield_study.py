@@ -9,15 +9,19 @@ import pytest
 from scipy.stats import binom
 
 from safedial import Agent, Cost, Dial, Features, InvalidInput, SafetySpec, growth, make_policy
-from safedial.decision.learners.shield_watch import ShieldWatch, Told, shown_by
-from safedial.study import Store, StudyError, create_study, open_study, operations, verify_study
+from safedial.rounds.shield_learner import ShieldWatch, Told, shown_by
+from safedial.study import operations
+from safedial.study.answer import read_id
+from safedial.study.database import sa
 from safedial.study.event import START, Event, canonical, digest
-from safedial.study.event_bodies import Noted
-from safedial.study.ids import read_id
 from safedial.study.log import append_events, read_events
+from safedial.study.manage import create_study, open_study
+from safedial.study.reducer import Noted
 from safedial.study.requests import read_request
-from safedial.study.schema import sa
 from safedial.study.snapshot import pack, state_digest, unpack
+from safedial.study.store import Store
+from safedial.study.study_errors import StudyError
+from safedial.study.verify import verify_study
 
 SPEC = SafetySpec(threshold=2.0, violation_risk=0.2, promise="bracket")
 OPTIONS = {"base": "dose", "growth": growth.relative(0.7, 1.4, floor=0.5), "start_scale": 0.25}
@@ -157,7 +161,7 @@ def test_the_certificate_of_a_past_decision_names_rounds_that_can_be_opened(shel
 
 
 def test_a_log_names_the_latest_rounds_and_counts_all(shelf, monkeypatch):
-    monkeypatch.setattr("safedial.decision.learners.shield_cap.NAMED", 2)
+    monkeypatch.setattr("safedial.rounds.shield_learner.NAMED", 2)
     study = make(shelf, spec=SafetySpec(threshold=2.0, violation_risk=0.5, promise="bracket"))
     count = treat(study, 40)[-1].certificate["count"]
     assert len(count["exceeding"]) == 2 < count["would_exceed"]

@@ -5,20 +5,15 @@ import json
 
 import pytest
 
-from safedial.study import (
-    Store,
-    StudyError,
-    create_study,
-    kept_states,
-    open_study,
-    replay_log,
-    transaction,
-    verify_study,
-)
+from safedial.study import replay_log, state, transaction
+from safedial.study.database import sa
 from safedial.study.event import START, Event, canonical, digest
 from safedial.study.log import append_events, read_events, snapshot_seqs
-from safedial.study.schema import sa
+from safedial.study.manage import create_study, open_study
 from safedial.study.snapshot import parts
+from safedial.study.store import Store
+from safedial.study.study_errors import StudyError
+from safedial.study.verify import verify_study
 from tests.study.conftest import SPEC
 
 
@@ -48,7 +43,7 @@ def next_action(storage):
 def advised(each):
     import numpy as np
 
-    from safedial.decision.rounds import Asked
+    from safedial.rounds.outcome import Asked
     from safedial.study.reducer import decide_next
 
     vector = np.array([0.6, 0.3])
@@ -130,7 +125,7 @@ def test_a_snapshot_saves_the_replay_of_what_came_before_it(played, monkeypatch)
 
 def test_a_state_that_the_store_has_is_not_kept_in_memory_too(played, monkeypatch):
     """What a replay needs of states from before the snapshot before the last, it reads from the store."""
-    monkeypatch.setattr(kept_states, "KEPT_EVENTS", 5)
+    monkeypatch.setattr(state, "KEPT_EVENTS", 5)
     with Store(played) as store:
         study = open_study("trial", storage=store)
         first, *_, recent = [row["decision_id"] for row in study.rows()]

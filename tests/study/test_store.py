@@ -8,12 +8,12 @@ import threading
 import pytest
 
 from safedial.errors import InvalidInput
-from safedial.study import Store, StudyError, create_study, open_study
-from safedial.study.backup import backup
-from safedial.study.database import open_engine, parse_url, reading, writing
+from safedial.study.database import events, meta, open_engine, parse_url, reading, sa, writing
 from safedial.study.event import START, next_event
 from safedial.study.keys import create_key, hash_key, list_keys, live_keys, revoke_key
-from safedial.study.schema import events, meta, sa
+from safedial.study.manage import backup, create_study, open_study
+from safedial.study.store import Store
+from safedial.study.study_errors import StudyError
 from tests.study.conftest import SPEC, id_at
 
 

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from safedial import Agent, InvalidInput, SafetySpec, hp_student
-from safedial.study import Store, StudyError, create_study, open_study
+from safedial.study.manage import create_study, open_study
 from safedial.study.snapshot import pack, unpack
+from safedial.study.store import Store
+from safedial.study.study_errors import StudyError
 from tests.study.conftest import id_at
 
 RISKS = {"threshold": 0.5, "violation_risk": 0.05, "estimation_risk": 0.01, "promise": "student"}

@@ -9,7 +9,9 @@ import pytest
 
 from safedial import Agent, SafetySpec
 from safedial.errors import InvalidInput
-from safedial.study import Store, StudyError, create_study, find_decision, list_studies, open_study
+from safedial.study.manage import create_study, find_decision, list_studies, open_study
+from safedial.study.store import Store
+from safedial.study.study_errors import StudyError
 from tests.study.conftest import SPEC, id_at
 
 

@@ -6,11 +6,14 @@ import sqlite3
 import pytest
 
 from safedial.errors import InvalidInput
-from safedial.study import Store, create_study, transaction, verify_study
+from safedial.study import transaction
+from safedial.study.database import sa
 from safedial.study.event import START, Event, digest
 from safedial.study.log import append_events, read_events
-from safedial.study.schema import sa
+from safedial.study.manage import create_study
 from safedial.study.snapshot import parts
+from safedial.study.store import Store
+from safedial.study.verify import verify_study
 from tests.study.conftest import SPEC, id_at
 
 
@@ -196,10 +199,10 @@ def test_any_flipped_bit_of_a_stored_event_is_found(tmp_path, count):
 
 
 def test_parts_verified_apart_say_what_the_whole_says(tmp_path, monkeypatch):
-    from safedial.study import verify_parts
+    from safedial.study import verify
 
     monkeypatch.setattr(transaction, "SNAPSHOT_EVENTS", 10)
-    monkeypatch.setattr(verify_parts, "LEAST", 5)
+    monkeypatch.setattr(verify, "LEAST", 5)
     url = f"sqlite:///{tmp_path}/trial.db"
     with Store(url) as store:
         study = create_study("trial", SPEC, storage=store)
@@ -210,6 +213,6 @@ def test_parts_verified_apart_say_what_the_whole_says(tmp_path, monkeypatch):
         mark = study.checkpoint()
         whole = study.verify(checkpoint=mark)
         assert whole.ok
-        assert verify_parts.verify_parts(store, 1, "trial", checkpoint=mark, workers=2) == whole
+        assert verify.verify_parts(store, 1, "trial", checkpoint=mark, workers=2) == whole
         change(url, "UPDATE events SET actor = 'x' WHERE study_id = 1 AND seq = 30")
         assert verify_study(store, "trial", workers=2).first_bad == 30

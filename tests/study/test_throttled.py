@@ -7,10 +7,11 @@ import pytest
 from scipy.stats import binom
 
 from safedial import Cost, SafetySpec, hp_conformal, hp_student
-from safedial.decision.learners.kinds import make_learner
-from safedial.decision.outcome import Outcome, for_the_watch, normalise
-from safedial.decision.rules import Rules
-from safedial.study import Store, create_study
+from safedial.rounds.kinds import make_learner
+from safedial.rounds.outcome import Outcome, for_the_watch, normalise
+from safedial.rounds.rules import Rules
+from safedial.study.manage import create_study
+from safedial.study.store import Store
 
 RISKS = {"threshold": 0.5, "violation_risk": 0.1, "estimation_risk": 0.01}
 START = 0.05

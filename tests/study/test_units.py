@@ -6,10 +6,12 @@ import json
 import pytest
 
 from safedial import InvalidInput, SafetySpec, growth, open_study
-from safedial.decision.units import Dial, Features
+from safedial.model.dial import Dial, Features
 from safedial.policies import hp_shield
-from safedial.study import Store, StudyError, create_study
+from safedial.study.manage import create_study
 from safedial.study.operations import request_digest
+from safedial.study.store import Store
+from safedial.study.study_errors import StudyError
 from tests.study.conftest import SPEC
 
 CONFORMAL = {"dim": 2, "promise": "conformal", "threshold": 0.5, "violation_risk": 0.1, "start_action": 0.1}

@@ -3,9 +3,9 @@
 import pytest
 
 from safedial import Dose, InvalidInput, SafetySpec, identity
-from safedial.core.dose import DoseCurve
-from safedial.core.scale import own_scale
-from safedial.study import create_study, list_studies
+from safedial.model.dose import DoseCurve
+from safedial.model.noise_scale import own_scale
+from safedial.study.manage import create_study, list_studies
 
 
 def test_a_study_with_a_dose_curve_of_ones_own_is_refused_before_anything_is_written(store):

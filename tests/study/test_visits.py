@@ -8,9 +8,10 @@ import sqlite3
 import pytest
 
 from safedial import InvalidInput, open_study
-from safedial.study import Store, create_study
 from safedial.study.event import Event, canonical, digest
+from safedial.study.manage import create_study
 from safedial.study.operations import request_digest
+from safedial.study.store import Store
 from tests.study.conftest import SPEC
 
 FEATURES = {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from safedial import InvalidInput
-from safedial.study import create_study
+from safedial.study.manage import create_study
 from safedial.study.state import HOUR
 
 X = [0.6, 0.6]

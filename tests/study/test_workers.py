@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from safedial.study import Store, create_study
 from safedial.study.database import reading
+from safedial.study.manage import create_study
 from safedial.study.replay_log import Source, catch_up
 from safedial.study.snapshot import pack, state_digest, unpack
 from safedial.study.state import State
+from safedial.study.store import Store
 from tests.study.conftest import SPEC
 from tests.study.worker import FORK, work
 

@@ -17,8 +17,11 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from safedial.client import Client, ForkedLog, ServiceUnavailable
-from safedial.study import Store, StoreUnavailable, failpoints, open_study
+from safedial.service.client import Client, ForkedLog, ServiceUnavailable
+from safedial.study import study_errors
+from safedial.study.manage import open_study
+from safedial.study.store import Store
+from safedial.study.study_errors import StoreUnavailable
 
 PATIENCE_SECONDS = 300.0
 
@@ -33,7 +36,7 @@ FORK.set_forkserver_preload(["tests.study.worker", "safedial.service.server"])
 def work(url: str, acks: str, seed: int, place: str = "", rounds: int = 10**9, threads: int = 3) -> None:
     """Ask, tell, sometimes correct, void or amend, from several threads that share one store."""
     if place:
-        failpoints.arm(place)
+        study_errors.arm(place)
     with Store(url) as store:
         studies = [open_study("trial", storage=store, actor=f"worker {seed * 100 + n}") for n in range(threads)]
         _call_all(studies, acks, seed, rounds)

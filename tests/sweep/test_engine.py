@@ -15,11 +15,17 @@ import pytest
 from distributed import LocalCluster
 
 from safedial import InvalidInput
+from safedial.simulation.sweeps import (
+    cell_path,
+    parse_grid,
+    read_cell,
+    read_grid,
+    run_sweep,
+    status,
+    sweep_rows,
+    write_table,
+)
 from safedial.stats import seed_interval
-from safedial.sweep.cell import cell_path, read_cell
-from safedial.sweep.engine import run_sweep, status
-from safedial.sweep.grid import parse_grid, read_grid
-from safedial.sweep.table import sweep_rows, write_table
 from tests.program import process, run
 from tests.sweep.test_grid import GRID
 
@@ -222,7 +228,7 @@ def test_an_engine_or_a_device_that_is_not_here_is_refused_before_anything_is_wr
         with pytest.raises(InvalidInput, match="device = 'gpu': is not one that JAX sees"):
             run_sweep(gpu, tmp_path / "out", jobs=jobs)
     monkeypatch.setitem(sys.modules, "jax", None)
-    monkeypatch.delitem(sys.modules, "safedial.jax_device", raising=False)
+    monkeypatch.delitem(sys.modules, "safedial.simulation.jax_device", raising=False)
     with pytest.raises(InvalidInput, match="this needs the package jax: pip install"):
         run_sweep(gpu, tmp_path / "out", jobs=1)
     assert not (tmp_path / "out").exists()

@@ -1,7 +1,7 @@
 import pytest
 
 from safedial import InvalidInput
-from safedial.sweep.grid import bundled, cell_key, parse_grid, read_grid
+from safedial.simulation.sweeps import bundled, cell_key, parse_grid, read_grid
 
 GRID = """
 [sweep]

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import binomtest
 
 from safedial import LinearWorld, make_policy, simulate
-from safedial.core.confidence import RADII
+from safedial.bounds.confidence import RADII
 from tests.conftest import make_spec
 
 LEVEL = 1e-6

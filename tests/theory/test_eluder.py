@@ -13,22 +13,28 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from safedial import InvalidInput, SafetySpec
-from safedial.theory import (
+from safedial.paper import eluder_dimension as kernel_eluder
+from safedial.paper import eluder_dimension as search
+from safedial.paper.eluder_dimension import (
     eluder_dimension,
-    finite_radius,
     finite_upper,
     is_eluder_sequence,
-    kernel_eluder,
     kernel_lower,
     kernel_upper,
     linear_lower,
     linear_upper,
+)
+from safedial.paper.regret import (
+    finite_case,
+    finite_radius,
+    kernel_case,
+    linear_case,
+    report,
     ridge_radius,
-    search,
     theorem3_bound,
+    theorem3_curve,
     width_sum,
 )
-from safedial.theory.cases import finite_case, kernel_case, linear_case, report, theorem3_curve
 from tests.program import run
 
 SMALL = st.tuples(st.integers(2, 4), st.integers(1, 5)).flatmap(

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from safedial import InvalidInput, LinearWorld, make_policy, simulate
-from safedial.core.safe_set import safe_set
-from safedial.theory.regret import potential_bound, regret_bound
+from safedial.bounds.safe_set import safe_set
+from safedial.paper.regret import potential_bound, regret_bound
 from tests.conftest import make_spec
 
 pytestmark = pytest.mark.slow

@@ -10,9 +10,8 @@ import pytest
 from scipy.stats import binomtest
 
 from safedial import LinearWorld, make_policy, simulate
-from safedial.simulation.proved import margin_holds, promise_holds
-from safedial.simulation.summary import summary
-from safedial.worlds.noise import quantile
+from safedial.simulation.results import margin_holds, promise_holds, summary
+from safedial.simulation.world import quantile
 from tests.conftest import make_spec
 
 pytestmark = pytest.mark.slow

@@ -10,8 +10,8 @@ import pytest
 from scipy.stats import binomtest
 
 from safedial import LinearWorld, hill, make_policy, power, simulate
-from safedial.core.dose import Dose
-from safedial.worlds.noise import SUB_GAUSSIAN
+from safedial.model.dose import Dose
+from safedial.simulation.world import SUB_GAUSSIAN
 from tests.conftest import make_spec
 
 pytestmark = pytest.mark.slow

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from safedial import DataWorld, InvalidInput, LinearWorld, simulate
-from safedial.simulation.summary import summary
-from safedial.worlds.noise import quantile
+from safedial.simulation.results import summary
+from safedial.simulation.world import quantile
 from tests.conftest import make_spec
 
 RNG = np.random.default_rng(0)

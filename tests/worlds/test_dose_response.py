@@ -12,14 +12,11 @@ from typer.testing import CliRunner
 
 from safedial import Cost, InvalidInput, SafetySpec, growth, make_policy, simulate
 from safedial.cli import make_app
-from safedial.simulation.logged import simulated_log
-from safedial.simulation.proved import promise_holds
-from safedial.simulation.summary import summary
-from safedial.sweep.cell import run_cell, write_cell
-from safedial.sweep.grid import build, parse_grid
-from safedial.sweep.table import sweep_rows
-from safedial.worlds import DoseResponseWorld, Exposure, world_from_dict
-from safedial.worlds.world import generators
+from safedial.simulation.dose_response import DoseResponseWorld
+from safedial.simulation.results import promise_holds, simulated_log, summary
+from safedial.simulation.sweeps import build, parse_grid, run_cell, sweep_rows, write_cell
+from safedial.simulation.world import Exposure, generators
+from safedial.simulation.worlds import world_from_dict
 
 LEVEL = 1e-6
 SPEC = SafetySpec(threshold=2.0, violation_risk=0.05, promise="bracket")

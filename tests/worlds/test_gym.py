@@ -4,7 +4,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from safedial import Agent, InvalidInput, LinearWorld
-from safedial.worlds.gym import SafeDialEnv
+from safedial.simulation.gym import SafeDialEnv
 from tests.conftest import make_spec
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from safedial import InvalidInput, LinearWorld
-from safedial.worlds.world import generators
+from safedial.simulation.world import generators
 from tests.conftest import make_spec
 
 

@@ -3,7 +3,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm, truncnorm
 
-from safedial.worlds.noise import CUT, NOISES, SUB_GAUSSIAN, quantile
+from safedial.simulation.world import CUT, NOISES, SUB_GAUSSIAN, quantile
 
 TILTS = np.concatenate([np.linspace(0.01, 6, 200), [10.0, 20.0]])
 

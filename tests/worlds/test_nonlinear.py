@@ -7,9 +7,8 @@ from scipy.special import expit
 from scipy.stats import binomtest
 
 from safedial import InvalidInput
-from safedial.worlds import NonlinearWorld
-from safedial.worlds.nonlinear import DOSE, KINDS, binary_cost, sensitivity, waves
-from safedial.worlds.world import generators
+from safedial.simulation.nonlinear_worlds import DOSE, KINDS, NonlinearWorld, binary_cost, sensitivity, waves
+from safedial.simulation.world import generators
 from tests.conftest import make_spec
 
 SPEC = make_spec(context_bound=2.0)
@@ -66,7 +65,7 @@ def test_a_kernel_function_has_the_norm_it_states():
     """The norm is the supremum of interpolation norms over point sets: never above, and close with many points."""
     world, spec = NonlinearWorld(kind="kernel", dim=2, norm=1.5), make_spec()
     function = world.draw_truth(spec, generators([0])).reward[0]
-    from safedial.function_classes.kernels import rbf
+    from safedial.policies.classes.kernel import rbf
 
     points = np.random.default_rng(1).uniform(-0.7, 0.7, (60, 2))
     values, vectors = np.linalg.eigh(rbf(0.5)(points, points))

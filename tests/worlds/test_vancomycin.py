@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.integrate import simpson, solve_ivp
 
-from safedial.worlds.vancomycin import concentration, draw_patients, exposure, measured_trough, protocol_dose
+from safedial.simulation.dose_response import concentration, draw_patients, exposure, measured_trough, protocol_dose
 
 
 def test_the_closed_form_solves_the_two_compartments():

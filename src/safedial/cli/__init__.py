@@ -30,36 +30,36 @@ COMMANDS = {
         "Check the promise's assumptions: norms, tails, linearity, drift, dose curve, noise, single rounds.",
     ),
     "evaluate": (
-        "evaluate",
+        "check",
         "Replay policies on a log: excesses, reward and doses, and where and for whom they would have exceeded.",
     ),
-    "monitor": ("monitor", "Watch the promise over a log: evidence over time, and the round of the alarm."),
+    "monitor": ("check", "Watch the promise over a log: evidence over time, and the round of the alarm."),
     "choose": (
-        "choose_policy",
+        "choose",
         "Rank the policies whose assumptions you vouch for by what they would earn in your plan.",
     ),
     "eluder": (
-        "eluder",
+        "reproduce",
         "Compute the eluder dimension of a class (exact, or marked as a bound) and Theorem 3's regret bound.",
     ),
     "serve": (
-        "service",
+        "serve",
         "Serve a store's studies over HTTP, with an operator page at / and the API reference at /docs.",
     ),
     "demo": (
-        "service",
+        "serve",
         "Start the service on a new SQLite file with a simulated dosing clinic, to show the operator page.",
     ),
     "doctor": ("doctor", "List what is installed and what each missing extra would add."),
     "compare": (
-        "compare_policies",
+        "simulate",
         "Compare policies on the same random numbers: differences of regret and of excesses, paired by seed.",
     ),
     "reproduce": ("reproduce", "Reproduce the paper's results and compare them with the paper."),
     "sweep": ("sweep", "Run grids of simulations; an interrupted sweep continues where it stopped."),
-    "battery": ("battery", "NASA's battery data: download it, list it, embed its texts."),
-    "study": ("study", "Run a study: an append-only log of decisions and outcomes."),
-    "key": ("service", "Make, list and revoke the keys of a store."),
+    "battery": ("reproduce", "NASA's battery data: download it, list it, embed its texts."),
+    "study": ("study_commands", "Run a study: an append-only log of decisions and outcomes."),
+    "key": ("serve", "Make, list and revoke the keys of a store."),
 }
 """Every command, then every group: the file that holds it, and its line in the program's help, for which no such file
 is imported.

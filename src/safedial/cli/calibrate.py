@@ -1,4 +1,7 @@
-"""`safedial calibrate`: a dose curve and the constants, from pilot or published data."""
+"""`safedial calibrate`: a dose curve and the constants, from pilot or published data.
+
+`safedial calibrate --bracket`: a growth bracket and a start, from pilot data.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from safedial.cli.inputs import Columns, Json, LogFile, split
+from safedial.cli.output import Columns, Json, LogFile, split
 
 WIDEN = "give the dial's range: --dial-high (the largest setting) and --dial-low"
 
@@ -51,18 +54,16 @@ def calibrate(
     The log needs action and cost; reward and context columns are optional. Exit status: 0; 1 if the log holds too
     little for a spec file, which is then not written; 2 if the input is wrong.
     """
-    from safedial.calibration import calibrate as run
-    from safedial.calibration import fits
     from safedial.cli.output import need_pictures, print_json, progress_bar
-    from safedial.decision.units import Dial
     from safedial.errors import require
-    from safedial.specfile import spec_text
+    from safedial.model.dial import Dial
+    from safedial.rounds.specfile import spec_text
+    from safedial.tools.calibration import calibrate as run
+    from safedial.tools.calibration import fits
 
     need_pictures(plot)
     dial = Dial(low=dial_low, high=dial_high, unit=unit)
     if bracket is not None:
-        from safedial.cli.calibrate_bracket import propose_bracket
-
         require(not standardize, "--standardize", True, "is not for a bracket", "leave it out")
         given = {"threshold": threshold, "bracket": bracket, "base": base, "unit": unit_column, "caution": caution}
         given |= {"direction": "below" if below else "above", "dial": dial}
@@ -102,10 +103,10 @@ def _read(log: Path, columns: list[str] | None, dial: Any, standardize: bool) ->
     """The log, its outcomes, and the features of the spec file: with ranges, and standardised if asked."""
     import csv
 
-    from safedial.calibration.ranges import propose_ranges
-    from safedial.decision.units import Features
     from safedial.io import read_text
-    from safedial.rounds_io import parse_log
+    from safedial.model.dial import Features
+    from safedial.rounds.log_file import parse_log
+    from safedial.tools.bracket_calibration import propose_ranges
 
     text = read_text(log, "log")
     heads = next(csv.reader(text.splitlines()), [])
@@ -128,9 +129,9 @@ def _file(found: Any, threshold: float, total_risk: float, fold_rounds: int | No
     """The spec file and its comments; if asked, the bound includes the curve's uncertainty."""
     from dataclasses import replace
 
-    from safedial.calibration.curve_error import fold_curve_error
-    from safedial.calibration.ranges import range_words
     from safedial.errors import require
+    from safedial.tools.bracket_calibration import range_words
+    from safedial.tools.calibration import fold_curve_error
 
     file, notes = found.spec_file(threshold=threshold, total_risk=total_risk, features=features), found.notes()
     if features and features.ranges:
@@ -154,7 +155,7 @@ def _write(found: Any, text: str | None, out: Path | None, plot: Path | None) ->
     from safedial.io import write_text
 
     if plot:
-        from safedial.plots.calibration_picture import draw_calibration
+        from safedial.tools.pictures import draw_calibration
 
         draw_calibration(found, plot)
     if out and text:
@@ -183,7 +184,7 @@ def _report(found: Any) -> dict[str, Any]:
 
 def _print(found: Any, paths: list[Path]) -> None:
     from safedial.cli.output import print_written
-    from safedial.diagnostics.finding import shown
+    from safedial.tools.findings import shown
 
     flag = found.confounding
     if flag.flagged:
@@ -215,3 +216,64 @@ def _print_families(name: str, chosen: Any) -> None:
         numbers = (f"{row[key]:.4f}" if abs(row[key]) < 1e5 else f"{row[key]:.1e}" for key in TABLE)
         rows.append((family + mark, f"{row['free']:.0f}", *numbers))
     print_table(f"Dose curve of the {name}, by cross-validation", heads, rows)
+
+
+# --- `safedial calibrate --bracket`: a growth bracket and a start, from pilot data
+
+
+def propose_bracket(
+    log: Path,
+    columns: list[str] | None,
+    given: dict[str, Any],
+    *,
+    risk: float,
+    out: Path | None,
+    plot: Path | None,
+    json: bool,
+) -> None:
+    """Read the log, propose, print and write; exit status 1 where nothing was learned, or could not be written.
+
+    `given` are the arguments of `calibrate_bracket`.
+    """
+    from safedial.cli.output import print_json, print_written, progress_bar
+    from safedial.errors import require
+    from safedial.io import read_text, write_text
+    from safedial.rounds.log_file import parse_log
+    from safedial.rounds.specfile import spec_text
+    from safedial.tools.bracket_calibration import calibrate_bracket
+    from safedial.tools.calibration import ORDERS
+
+    way_out = "data cannot tell which cost you accept"
+    require(given["threshold"] is not None, "--threshold", None, "is needed for a bracket", way_out)
+    options: Any = {"needs": ("action", "cost"), "also": ("cost",), "label": given["unit"], "widen_dial": WIDEN}
+    if columns and given["base"] and given["base"] not in columns:
+        columns = [*columns, given["base"]]
+    told = parse_log(read_text(log, "log"), context_columns=columns, dial=given["dial"], **options)
+    with progress_bar("calibrate", ORDERS) as advance:
+        found = calibrate_bracket(told, **given, progress=advance)
+    text, written = None, []
+    if not found.problem and found.base and found.start:
+        notes = {"": "\n".join(("Proposed by safedial calibrate, for a person to judge.", *found.words()))}
+        text = spec_text(found.spec_file(violation_risk=risk, names=told.names), notes=notes)
+        written = [write_text(out, text)] if out else []
+    drawn = []
+    if plot and found.growth:
+        from safedial.tools.pictures import draw_bracket
+
+        drawn = [draw_bracket(found, plot)]
+    if json:
+        report = {"growth": found.growth and found.growth.to_dict(), "start": found.start, "words": found.words()}
+        report |= {"left_out": found.left_out}
+        print_json(
+            report | {"problem": found.problem, "spec": text, "files": [str(path) for path in [*written, *drawn]]}
+        )
+    else:
+        typer.echo("\n".join(found.words()))
+        print_written([*written, *drawn])
+    if found.problem or (out and not written):
+        needs_base = "Name the column with the setting that you would give today: --base. If it is the same for "
+        needs_base += "everybody, add a column of equal numbers."
+        needs_start = "Write one with a start_scale that you declare safe (docs/reference/spec_file.md)."
+        why = found.problem or (needs_start if found.base else needs_base)
+        typer.echo(f"safedial: no spec file could be written. {why}", err=True)
+        raise typer.Exit(1)

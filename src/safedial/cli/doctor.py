@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from safedial.cli.inputs import Json
+from safedial.cli.output import Json
 from safedial.errors import EXTRAS, how_to_install
 
 

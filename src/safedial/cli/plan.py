@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from safedial.cli.inputs import Device, EngineName, Json, plain, read_named
+from safedial.cli.output import Device, EngineName, Json, plain, read_named
 from safedial.cli.simulate import DOSES, read_curve, spec_options, stated_spec
 
 
@@ -56,17 +56,17 @@ def plan(
     """
     import time
 
-    from safedial.cli.nonlinear import own_world
     from safedial.cli.output import need_pictures, print_json, progress_bar
-    from safedial.core.dose import Dose
-    from safedial.core.promise import PROMISES
-    from safedial.core.spec import CONSTANTS
+    from safedial.cli.simulate import own_world
     from safedial.errors import require
-    from safedial.planning import plan as run
-    from safedial.planning import planned, scenarios_of
-    from safedial.report.plan_page import write_plan
-    from safedial.seeds import as_seeds
-    from safedial.specfile import load_spec
+    from safedial.model.dose import Dose
+    from safedial.model.guarantee import PROMISES
+    from safedial.model.spec import CONSTANTS
+    from safedial.rounds.specfile import load_spec
+    from safedial.stats import as_seeds
+    from safedial.tools.plan_page import write_plan
+    from safedial.tools.planning import plan as run
+    from safedial.tools.planning import planned, scenarios_of
 
     fields = spec_options(context)
     need_pictures(out)
@@ -109,7 +109,7 @@ def plan(
 
 def _print(made: Any, paths: list[Path]) -> None:
     from safedial.cli.output import print_table, print_written
-    from safedial.report.plan_page import lines
+    from safedial.tools.plan_page import lines
 
     title = f"{made.policy.label}, {made.rounds} rounds, {made.seeds} studies of each scenario"
     # Heads of two lines, so that the table fits into 80 columns.

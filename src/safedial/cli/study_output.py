@@ -1,15 +1,58 @@
-"""Input and output of `safedial study`: contexts and fields read from text, and answers in words."""
+"""The options that the commands of `safedial study` share, and the study that they open.
+
+Input and output of `safedial study`: contexts and fields read from text, and answers in words.
+"""
 
 from __future__ import annotations
 
 import json as json_
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
-from safedial.core.promise import PROMISES
 from safedial.errors import InvalidInput, printable, require
+from safedial.model.guarantee import PROMISES
+
+
+def _no_storage() -> str:
+    """What happens where neither the option nor its variable is given."""
+    way_out = "give --storage sqlite:///my.db, or set the variable: export SAFEDIAL_STORAGE=sqlite:///my.db"
+    raise InvalidInput(f"--storage: is missing, it says which store to use; {way_out}")
+
+
+Storage = Annotated[
+    str,
+    typer.Option(
+        envvar="SAFEDIAL_STORAGE",
+        default_factory=_no_storage,
+        show_default="required",
+        help="The store: a file, sqlite:///my.db, or a server, postgresql://…",
+    ),
+]
+Format = Annotated[str, typer.Option(help="table or json.")]
+JsonFlag = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
+Name = Annotated[str, typer.Argument(help="The study's name.")]
+DecisionId = Annotated[str, typer.Argument(help="The decision's id, as `ask` printed it and `waiting` lists it.")]
+Reason = Annotated[str, typer.Option(help="The reason, in words.")]
+
+
+@contextmanager
+def opened(storage: str, name: str | None = None, *, decision_id: str | None = None) -> Iterator[Any]:
+    """The store, or one of its studies, by its name or that of one of its decisions."""
+    from safedial.study.manage import find_decision, open_study
+    from safedial.study.store import Store
+
+    with Store(storage, create=False) as store:
+        if decision_id is not None:
+            yield find_decision(store, decision_id)[0]
+        else:
+            yield store if name is None else open_study(name, storage=store)
+
+
+# --- Input and output of `safedial study`
 
 
 def print_answer(answer: dict[str, Any], format: str, json: bool, words: str = "") -> None:
@@ -68,7 +111,7 @@ def receipt_words(receipt: Any) -> str:
 
 def resumed_words(receipt: Any) -> str:
     """Whether a study goes on after it was resumed."""
-    from safedial.decision.decision import LIMITS
+    from safedial.rounds.decision import LIMITS
 
     if not receipt.stop_reason:
         return "The study is resumed."
@@ -168,7 +211,7 @@ def with_age(status: dict[str, Any]) -> dict[str, Any]:
 
 def with_named_wait(study: Any, status: dict[str, Any]) -> dict[str, Any]:
     """A study's status for a person: the decision that learning waits for by its id, not by its event's number."""
-    from safedial.study.ids import id_of
+    from safedial.study.answer import id_of
 
     seq = status["waits_for"]
     named = None
@@ -197,7 +240,7 @@ def _read_value(text: str) -> Any:
 
 def _from_file(path: Path) -> dict[str, Any]:
     if path.suffix.lower() != ".json":
-        from safedial.specfile import load_spec
+        from safedial.rounds.specfile import load_spec
 
         file = load_spec(path)
         parts = {name: part for name, part in vars(file).items() if part is not None}

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from safedial.cli.inputs import Json
+from safedial.cli.output import Json
 
 sweep = typer.Typer(no_args_is_help=True)
 
@@ -27,9 +27,7 @@ def run(
 ) -> None:
     """Compute every missing or damaged cell of a grid. After an interruption, run it again to continue."""
     from safedial.cli.output import progress_bar
-    from safedial.sweep.engine import run_sweep
-    from safedial.sweep.grid import read_grid
-    from safedial.sweep.table import write_table
+    from safedial.simulation.sweeps import read_grid, run_sweep, write_table
 
     plan = read_grid(grid)
     with progress_bar(f"{plan.name}, {len(plan.cells)} cells", len(plan.cells)) as advance:
@@ -50,7 +48,7 @@ def run(
 @sweep.command()
 def status(folder: Folder, json: Json = False) -> None:
     """Count the cells that are done, missing or damaged. Exit status 1 unless all are done."""
-    from safedial.sweep.engine import status as state_of
+    from safedial.simulation.sweeps import status as state_of
 
     state = state_of(folder)
     _report(state, None, json)
@@ -68,8 +66,8 @@ def plot(
 ) -> None:
     """Draw violations and reward against one setting, using only the written cells."""
     from safedial.cli.output import print_json, print_written
-    from safedial.plots.sweep_picture import draw_sweep
-    from safedial.sweep.table import write_table
+    from safedial.simulation.sweeps import write_table
+    from safedial.tools.pictures import draw_sweep
 
     paths = [str(write_table(folder)), str(draw_sweep(folder, x))]
     if json:

@@ -8,26 +8,19 @@ from functools import lru_cache
 from inspect import signature
 from typing import Any
 
-from safedial.core.dose import Dose
-from safedial.core.promise import PROMISES
-from safedial.core.spec import SafetySpec
-from safedial.core.spec_grid import dose_free_learning
-from safedial.core.tighter_radii import Learner
-from safedial.core.tighter_radii import learner as linear_learner
+from safedial.bounds.radii import Learner
+from safedial.bounds.radii import learner as linear_learner
 from safedial.errors import InvalidInput, require
-from safedial.policies.clairvoyant import clairvoyant
-from safedial.policies.epsilon_greedy import epsilon_greedy
-from safedial.policies.fixed import fixed
-from safedial.policies.hp_bayes import hp_bayes
-from safedial.policies.hp_conformal import hp_conformal
-from safedial.policies.hp_probe import hp_probe
-from safedial.policies.hp_shield import hp_shield
-from safedial.policies.hp_student import hp_student
-from safedial.policies.hp_ucb import hp_ucb
+from safedial.model.dose import Dose
+from safedial.model.guarantee import PROMISES
+from safedial.model.spec import SafetySpec, dose_free_learning
+from safedial.policies.baselines import clairvoyant, epsilon_greedy, fixed, hp_bayes, on_expectation, thompson
+from safedial.policies.conformal import hp_conformal
+from safedial.policies.linear import hp_probe, hp_ucb
 from safedial.policies.nonlinear import nonlinear_hp_probe, nonlinear_hp_ucb
-from safedial.policies.on_expectation import on_expectation
 from safedial.policies.policy import Policy
-from safedial.policies.thompson import thompson
+from safedial.policies.shield import hp_shield
+from safedial.policies.student import hp_student
 
 POLICIES: dict[str, Callable[..., Policy]] = {
     "hp_ucb": hp_ucb,

@@ -15,17 +15,15 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from safedial.core.action import Choice, choose
-from safedial.core.binary import binary_safe_set
-from safedial.core.confidence import Bounds
-from safedial.core.namespace import is_zero
-from safedial.core.safe_set import SafeSet, safe_set
-from safedial.core.spec import SafetySpec
+from safedial.bounds.choice import Choice, choose
+from safedial.bounds.confidence import Bounds
+from safedial.bounds.safe_set import SafeSet, binary_safe_set, safe_set
 from safedial.errors import require
-from safedial.function_classes import FunctionClass, Interval, Outcomes, linear
-from safedial.function_classes.kernel import check_room
-from safedial.policies.policy import Policy
-from safedial.policies.probe import check_probe, probe_share
+from safedial.model.namespace import is_zero
+from safedial.model.spec import SafetySpec
+from safedial.policies.classes import FunctionClass, Interval, Outcomes, linear
+from safedial.policies.classes.kernel import check_room
+from safedial.policies.policy import Policy, check_probe, probe_share
 
 
 class Outlook(NamedTuple):
@@ -109,7 +107,7 @@ def nonlinear_hp_probe(
 
 def _pair(reward: Any, cost: Any, clip: Any) -> Pair:
     for name, given in (("reward_class", reward), ("cost_class", cost)):
-        rule = "must be a function class of safedial.function_classes"
+        rule = "must be a function class of safedial.policies.classes"
         require(given is None or isinstance(given, FunctionClass), name, given, rule)
     require(clip in (True, False), "clip", clip, "must be True or False")
     cost = linear() if cost is None else cost

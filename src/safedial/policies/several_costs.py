@@ -1,7 +1,7 @@
 """A certified policy or `hp_student` with several costs, in simulations: one learner for each, and the smallest of the
 settings.
 
-`core.costs` has the proof. Where a cost states a dose curve of its own, intensities are the dial's settings.
+`model.costs` has the proof. Where a cost states a dose curve of its own, intensities are the dial's settings.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from safedial.core.action import Choice
-from safedial.core.costs import split_spec
-from safedial.core.promise import PROMISES
-from safedial.core.safe_set import SafeSet
-from safedial.core.spec import SafetySpec
-from safedial.core.tolerated import Cost
+from safedial.bounds.choice import Choice
+from safedial.bounds.safe_set import SafeSet
+from safedial.bounds.tolerated import Cost
+from safedial.model.costs import split_spec
+from safedial.model.guarantee import PROMISES
+from safedial.model.spec import SafetySpec
 from safedial.policies import Policy, learner_of
 
 

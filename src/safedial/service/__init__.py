@@ -6,11 +6,3 @@
 
 Read problem, body, access, routes, app in this order; then track and series for the page.
 """
-
-from __future__ import annotations
-
-from safedial.service.app import make_app
-from safedial.service.app_state import Limits
-from safedial.service.server import running, serve
-
-__all__ = ["Limits", "make_app", "running", "serve"]

@@ -19,11 +19,10 @@ from typing import NamedTuple
 
 from starlette.requests import Request
 
-from safedial.service.problem import Problem
-from safedial.service.request_body import headers_of
-from safedial.study.errors import StudyError
+from safedial.service.problem import Problem, headers_of
 from safedial.study.keys import ROLES, Key, hash_key, list_keys, live_keys
 from safedial.study.store import Store
+from safedial.study.study_errors import StudyError
 
 FRESH_SECONDS = 1.0
 """Seconds for which the keys are held in memory; a revoked key is refused after that."""

@@ -16,12 +16,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from safedial.service import read_routes, routes, schemas
+from safedial.service import routes, schemas
+from safedial.service import routes as read_routes
 from safedial.service.access import Access
 from safedial.service.app_state import Limits, Service
 from safedial.service.problem import answer
-from safedial.service.routing import quick, router
-from safedial.study import Store
+from safedial.service.routes import quick, router
+from safedial.study.store import Store
 from safedial.version import __version__
 
 ROUTE_MODULES = (routes, read_routes)

@@ -1,21 +1,167 @@
-"""What the routes of one worker share: the open store, its studies, access control, metrics and tracks."""
+"""Prometheus metrics of one worker: requests by route and status, time to answer, and each study's state.
+
+Calls of the event loop to the store's writer: one wake-up of either thread serves many requests.
+
+The two threads share one interpreter. If every request woke the writer and every answer woke the loop, they would take
+the interpreter from each other several times for each decision.
+
+What the routes of one worker share: the open store, its studies, access control, metrics and tracks.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from safedial.errors import import_extra
 from safedial.service.access import BURST, RATE, Access
-from safedial.service.metrics import Metrics
-from safedial.service.problem import Problem, log
-from safedial.service.request_body import BODY_SECONDS
+from safedial.service.problem import BODY_SECONDS, Problem, log
 from safedial.service.timeline import Track
-from safedial.service.writer_calls import WriterCalls
-from safedial.study import Store, Study, StudyError, list_studies, open_study
-from safedial.study.ids import NAME
+from safedial.study.answer import NAME
+from safedial.study.manage import list_studies, open_study
+from safedial.study.store import Store
+from safedial.study.study import Study
+from safedial.study.study_errors import StoreUnavailable, StudyError
+from safedial.version import __version__
+
+prometheus = import_extra("prometheus_client", "service")
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.06, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+GAUGES = {
+    "decisions": "Decisions made.",
+    "outcomes": "Outcomes known.",
+    "violations": "Outcomes with a cost above the threshold.",
+    "open": "Decisions that wait for an outcome.",
+    "overdue": "Decisions whose outcome is overdue.",
+    "void": "Rounds without an outcome that counts.",
+    "unwatched": "Rounds that ended without an outcome that the watch can count.",
+    "resumes": "How often a person cleared an alarm.",
+    "stopped": "1 while the guard advises the fallback.",
+    "evidence": "Evidence that the promise is broken: 1 at the start.",
+}
+
+
+class Metrics:
+    """One registry per process; no label holds a value from a request."""
+
+    def __init__(self) -> None:
+        self.registry = prometheus.CollectorRegistry()
+        more = {"registry": self.registry}
+        self.requests = prometheus.Counter(
+            "safedial_requests", "Requests answered.", ["method", "route", "status"], **more
+        )
+        self.seconds = prometheus.Histogram(
+            "safedial_request_seconds", "Seconds until the answer.", ["route"], buckets=SECONDS, **more
+        )
+        prometheus.Gauge("safedial_info", "The version.", ["version"], **more).labels(__version__).set(1)
+        self._known: dict[tuple[str, str, int], tuple[Any, Any]] = {}
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        known = self._known.get((method, route, status))
+        if known is None:
+            labels = self.requests.labels(method, route, str(status)), self.seconds.labels(route)
+            known = self._known[method, route, status] = labels
+        known[0].inc()
+        known[1].observe(seconds)
+
+    def text(self, studies: dict[str, dict[str, Any]]) -> bytes:
+        """The worker's metrics and those of the given studies, which the caller may see."""
+        registry = prometheus.CollectorRegistry()
+        for gauge, words in GAUGES.items():
+            made = prometheus.Gauge(f"safedial_study_{gauge}", words, ["study"], registry=registry)
+            for name, counts in studies.items():
+                value = float(bool(counts["stop_reason"])) if gauge == "stopped" else counts[gauge]
+                if value is not None:
+                    made.labels(name).set(value)
+        return prometheus.generate_latest(self.registry) + prometheus.generate_latest(registry)
+
+
+# --- Calls of the event loop to the store's writer
+
+
+class WriterCalls:
+    """Hands the requests of one turn of a loop to the writer together, and the answers of one commit to the loop. For
+    one event loop: another one, later, begins anew.
+    """
+
+    def __init__(self, store: Store, *, seconds: float) -> None:
+        self.store, self.seconds = store, seconds
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock = threading.Lock()
+        self._begin(None)
+
+    def _begin(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        self._loop, self._holds, self._woken = loop, False, False
+        self._answered: deque[tuple[asyncio.Future[Any], Future[Any]]] = deque()
+
+    async def call(self, operation: Callable[..., Any]) -> Any:
+        """The answer to an operation of a study, called with `wait=False`, after its commit.
+
+        An operation that has not begun after `seconds`, or whose request has ended, is taken back.
+        """
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._begin(loop)
+        if not self._holds:
+            self._holds = True
+            self.store.hold()
+            loop.call_soon(self._release)
+        future: Future[Any] = operation(wait=False)
+        waiter: asyncio.Future[Any] = loop.create_future()
+        future.add_done_callback(lambda done: self._done(loop, waiter, done))
+        timer = loop.call_later(self.seconds, _too_late, waiter)
+        try:
+            return await waiter
+        except (asyncio.CancelledError, StoreUnavailable):
+            future.cancel()
+            raise
+        finally:
+            timer.cancel()
+
+    def _release(self) -> None:
+        self._holds = False
+        self.store.release()
+
+    def _done(self, loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[Any], done: Future[Any]) -> None:
+        """In the writer's thread: wake the loop, unless that was done and it has not come yet. A loop that was closed
+        waits for nothing.
+        """
+        if loop is not self._loop:
+            return
+        self._answered.append((waiter, done))
+        with self._lock:
+            woken, self._woken = self._woken, True
+        if not woken:
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        with self._lock:
+            self._woken = False
+        while self._answered:
+            waiter, done = self._answered.popleft()
+            if waiter.done() or done.cancelled():
+                continue
+            error = done.exception()
+            if error is None:
+                waiter.set_result(done.result())
+            else:
+                waiter.set_exception(error)
+
+
+def _too_late(waiter: asyncio.Future[Any]) -> None:
+    if not waiter.done():
+        waiter.set_exception(StoreUnavailable("storage: no answer in time"))
+
+
+# --- What the routes of one worker share
 
 AGAIN_SECONDS = 0.5
 """Seconds after which a store that does not answer at the start is tried again."""

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from safedial.client import Client, ServiceUnavailable
-from safedial.core.dose import hill
 from safedial.errors import require
+from safedial.model.dose import hill
+from safedial.service.client import Client, ServiceUnavailable
 from safedial.service.server import running
-from safedial.study import Store
+from safedial.study.store import Store
 
 NAME = "infusion"
 SPEC: dict[str, Any] = {

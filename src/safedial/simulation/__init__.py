@@ -1,5 +1,4 @@
-"""Simulated rounds: `simulate` runs a policy in a world for many seeds and specs at once."""
+"""Simulated rounds: worlds, the loop over rounds in NumPy and JAX, exact replay, comparisons and sweeps.
 
-from safedial.simulation.run import Simulation, simulate
-
-__all__ = ["Simulation", "simulate"]
+Read world, rule, loop and run in this order; the JAX engine plays the same `rule`, and replay the linear one alone.
+"""

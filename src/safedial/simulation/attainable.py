@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.core.dose import Dose
-from safedial.core.promise import PROMISES
-from safedial.core.spec import SafetySpec
-from safedial.core.spec_grid import as_columns, check_grids
-from safedial.worlds.linear import LinearWorld
-from safedial.worlds.world import Exposure, World, generators
+from safedial.model.dose import Dose
+from safedial.model.guarantee import PROMISES
+from safedial.model.spec import SafetySpec, as_columns, check_grids
+from safedial.simulation.linear_world import LinearWorld
+from safedial.simulation.world import Exposure, World, generators
 
 Array = NDArray[np.float64]
 

@@ -9,21 +9,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from safedial.core.dose import Dose, DoseCurve
-from safedial.core.spec import CONSTANTS, SafetySpec
-from safedial.core.spec_grid import SWEPT
-from safedial.decision.rules import plain_options
-from safedial.decision.units import real
 from safedial.errors import require
-from safedial.notebook import card, data_frame
+from safedial.io import card, data_frame
+from safedial.model.dial import real
+from safedial.model.dose import Dose, DoseCurve
+from safedial.model.spec import CONSTANTS, SWEPT, SafetySpec
 from safedial.policies import Policy
-from safedial.seeds import Seeds
-from safedial.simulation.own_policy import find_policy
-from safedial.simulation.run import Simulation, simulate
-from safedial.simulation.summary import promised
-from safedial.simulation.tidy import settings
-from safedial.stats import difference_interval, seed_interval, share_interval, violation_interval
-from safedial.worlds import World, as_world
+from safedial.rounds.rules import plain_options
+from safedial.simulation.results import promised, settings
+from safedial.simulation.run import Simulation, find_policy, simulate
+from safedial.simulation.world import World
+from safedial.simulation.worlds import as_world
+from safedial.stats import Seeds, difference_interval, seed_interval, share_interval, violation_interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -110,7 +107,7 @@ class Comparison:
 
     def plot(self, path: str | Path | None = None) -> Figure:
         """Regret, its difference from the first policy, and excess rates; written to `path` if one is given."""
-        from safedial.plots.simulation_picture import draw_runs
+        from safedial.tools.pictures import draw_runs
 
         return draw_runs(self.runs, path, level=self.level, paired=True)
 

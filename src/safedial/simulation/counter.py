@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from safedial.core.namespace import is_zero
-from safedial.core.spec import SafetySpec
 from safedial.errors import import_extra
-from safedial.worlds.linear import DRIFT, LinearWorld, Truth
-from safedial.worlds.noise import CUT, deviation
-from safedial.worlds.world import NOISY, Exposure, World
+from safedial.model.namespace import is_zero
+from safedial.model.spec import SafetySpec
+from safedial.simulation.linear_world import DRIFT, LinearWorld, Truth
+from safedial.simulation.world import CUT, NOISY, Exposure, World, deviation
 
 jax = import_extra("jax", "jax")
 jnp = import_extra("jax.numpy", "jax")
@@ -67,7 +66,7 @@ def normals(seeds: Any, rounds: Any, places: Any, dtype: Any) -> tuple[Any, Any]
 
 
 def noise(family: str, uniform: Any) -> Any:
-    """Numbers of a family of `worlds.noise`, by its quantile function."""
+    """Numbers of a family of `simulation.world`, by its quantile function."""
     if family == "uniform":
         return (2.0 * uniform - 1.0) * math.sqrt(3.0)
     if family == "rademacher":

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
-from safedial.core.spec_grid import check_grids
 from safedial.errors import InvalidInput, import_extra, require
+from safedial.model.spec import check_grids
 from safedial.policies import Policy
 from safedial.simulation.loop import Batch, Setting
 
@@ -57,7 +57,7 @@ def check_engine(chosen: Mapping[str, Any]) -> None:
 def check_device(chosen: Mapping[str, Any]) -> None:
     """Refuse an engine or a device that this machine does not have."""
     if chosen["engine"] == "jax" or (chosen["engine"] == "auto" and chosen["device"] is not None):
-        import_extra("safedial.jax_device", "jax").device_named(chosen["device"])
+        import_extra("safedial.simulation.jax_device", "jax").device_named(chosen["device"])
 
 
 def _pays(setting: Setting) -> bool:

@@ -21,25 +21,23 @@ from typing import Any
 
 import numpy as np
 
-from safedial.core import estimate
-from safedial.core.action import check_intensities
-from safedial.core.namespace import is_zero
-from safedial.core.scale import NoiseScale
-from safedial.core.self_normalised import multipliers
-from safedial.core.spec import NUMBERS, SafetySpec
-from safedial.core.tighter_radii import PLAIN, needs_more
+from safedial.bounds import estimate
+from safedial.bounds.choice import check_intensities
+from safedial.bounds.radii import PLAIN, multipliers, needs_more
 from safedial.errors import InvalidInput, import_extra, require
-from safedial.jax_device import device_named, x64
+from safedial.model.namespace import is_zero
+from safedial.model.noise_scale import NoiseScale
+from safedial.model.spec import NUMBERS, SafetySpec
 from safedial.policies import POLICIES, make_policy
-from safedial.simulation import counter, jax_chunk
+from safedial.simulation import counter, jax_rounds
 from safedial.simulation.engines import UNCOMPILED
-from safedial.simulation.jax_chunk import Plan, play
-from safedial.simulation.jax_learners import in_layout
+from safedial.simulation.fused_rounds import in_layout
+from safedial.simulation.jax_device import device_named, x64
+from safedial.simulation.jax_rounds import Plan, play
+from safedial.simulation.linear_world import CANDIDATES, DataWorld, LinearWorld
 from safedial.simulation.loop import Batch, Played, Setting
 from safedial.simulation.rule import CURVES, Rule
-from safedial.worlds.data_world import DataWorld
-from safedial.worlds.linear import CANDIDATES, LinearWorld
-from safedial.worlds.world import NOISY, Draws, Exposure, World
+from safedial.simulation.world import NOISY, Draws, Exposure, World
 
 jax = import_extra("jax", "jax")
 jnp = import_extra("jax.numpy", "jax")
@@ -307,7 +305,7 @@ def _compiled(rule: Rule, plan: Plan, arguments: tuple[Any, ...]) -> Program:
     make = jax.jit(partial(play, rule, plan), donate_argnums=0).lower
     if not _known(rule):
         return make(*arguments).compile()
-    *passed, margin = arguments[1]["numbers"] if plan.form in jax_chunk.PASSED else ((), (), ())
+    *passed, margin = arguments[1]["numbers"] if plan.form in jax_rounds.PASSED else ((), (), ())
     specs = zip((rule.spec, rule.stated), passed, strict=True)
     fixed = [{name: _exactly(vars(spec)[name]) for name in vars(spec) if name not in given} for spec, given in specs]
     shapes = jax.tree.map(lambda part: (part.shape, str(part.dtype)), arguments)

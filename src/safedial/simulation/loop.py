@@ -1,29 +1,43 @@
 """The loop over the rounds of a simulation: decide, learn, score. Every other axis is an array axis.
 
 Arrays are (rows, seeds), with a row for each spec; if doses cannot influence what is learned, rows share one estimate.
+
+Ctrl-C during `simulate`: the rounds end with their chunk, and the results so far are returned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.core.action import Choice, check_intensities
-from safedial.core.dose import Dose
-from safedial.core.estimate import Prediction
-from safedial.core.scale import check_rises
-from safedial.core.spec import SafetySpec
-from safedial.core.spec_grid import as_columns, check_grids
-from safedial.core.tighter_radii import Tight
+from safedial.bounds.choice import Choice, check_intensities
+from safedial.bounds.estimate import Prediction
+from safedial.bounds.radii import Tight
 from safedial.errors import require
+from safedial.model.dose import Dose
+from safedial.model.noise_scale import check_rises
+from safedial.model.spec import SafetySpec, as_columns, check_grids
 from safedial.policies import Policy, learner_of, rows_learn_alike
 from safedial.policies.several_costs import with_costs
-from safedial.simulation.own_checks import check_choice, checked_means
-from safedial.simulation.rule import CURVES, TOTALS, Rule, Step, bound, exceeded, sent_context
-from safedial.worlds.world import NOISY, Draws, Exposure, Outcome, World, generators
+from safedial.simulation.rule import (
+    CURVES,
+    TOTALS,
+    Rule,
+    Step,
+    bound,
+    check_choice,
+    checked_means,
+    exceeded,
+    sent_context,
+)
+from safedial.simulation.world import NOISY, Draws, Exposure, Outcome, World, generators
 
 Array = NDArray[np.float64]
 
@@ -200,3 +214,46 @@ class Batch:
             "checkpoints": self.checkpoints,
             **{f"{name}_curve": np.concatenate(values) for name, values in self.curves.items()},
         }
+
+
+# --- Ctrl-C during `simulate`
+
+LOGGED = "safedial.simulation.results"
+"""The module that only hands on what `simulate` returns, with a log of its rounds."""
+
+
+def calling_module(depth: int = 2) -> str:
+    """The module that called the caller of this function, or that called `logged_simulation` if that did."""
+    frame: Any = sys._getframe(depth)
+    while frame.f_back is not None and frame.f_globals.get("__name__") == LOGGED:
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__"))
+
+
+@contextmanager
+def noted_interrupt(caller: str) -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C was pressed; pressed again, it interrupts at once.
+
+    Only for a call of the user's own, in the main thread. Where a module of this package is the caller, as for a sweep,
+    a plan or a comparison, the whole of that ends as ever, so that no part of it is taken for a complete one.
+
+    Args:
+        caller: the name of the module that called.
+    """
+    inside = caller.startswith("safedial.") and not caller.startswith("safedial.cli.")
+    before: Any = signal.getsignal(signal.SIGINT)
+    if inside or threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield lambda: False
+        return
+    pressed: list[int] = []
+
+    def note(number: int, frame: Any) -> None:
+        if pressed:
+            before(number, frame)
+        pressed.append(number)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: bool(pressed)
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,4 +1,9 @@
-"""Rounds × seeds × specs in one batch.
+"""A policy by its name, your own included.
+
+For what a person runs: simulations, comparisons, sweeps and plans. Agents, studies and the service take your own policy
+as an object and import nothing by name.
+
+Rounds × seeds × specs in one batch.
 
 The loop runs over rounds; everything else is an array axis. Arrays are (specs, seeds) with one row for each value of
 the swept spec fields; all rows see the same contexts and noise (common random numbers). Without sensor noise and
@@ -20,27 +25,47 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.core.confidence import check_dim, check_scale
-from safedial.core.dose import Dose, DoseCurve, as_dose
-from safedial.core.promise import PROMISES
-from safedial.core.self_normalised import with_ridge
-from safedial.core.spec import SafetySpec
-from safedial.core.spec_grid import check_grids
-from safedial.core.tighter_radii import PLAIN, needs_more
+from safedial.bounds.confidence import check_dim, check_scale
+from safedial.bounds.radii import PLAIN, needs_more, with_ridge
 from safedial.errors import is_whole, require
-from safedial.policies import Policy, check_proved
+from safedial.model.dose import Dose, DoseCurve, as_dose
+from safedial.model.guarantee import PROMISES
+from safedial.model.own_names import made_by
+from safedial.model.spec import SafetySpec, check_grids
+from safedial.policies import Policy, as_policy, check_proved
 from safedial.policies.several_costs import takes_costs
-from safedial.seeds import Seeds, as_seeds
+from safedial.rounds.rules import named_policy
 from safedial.simulation.attainable import attainable_curve
 from safedial.simulation.engines import start_batch
-from safedial.simulation.interrupt import calling_module, noted_interrupt
-from safedial.simulation.loop import Batch, Played, Round, Setting
-from safedial.simulation.own_policy import find_policy
-from safedial.worlds import World, as_world
+from safedial.simulation.loop import Batch, Played, Round, Setting, calling_module, noted_interrupt
+from safedial.simulation.world import World
+from safedial.simulation.worlds import as_world
+from safedial.stats import Seeds, as_seeds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
+
+
+def find_policy(given: str | Mapping[str, Any] | Policy) -> Policy:
+    """A policy, given itself, by its name, or by a mapping with its name and options; your own is "module:factory".
+
+    >>> find_policy("hp_ucb").label, find_policy({"name": "hp_ucb", "radius": "paper"}).options["radius"]
+    ('HP-UCB', 'paper')
+    """
+    if not is_own_name(given):
+        return named_policy(given) if isinstance(given, Mapping) else as_policy(given)
+    options = dict(given) if isinstance(given, Mapping) else {"name": given}
+    return made_by(str(options.pop("name")), options, "policy", Policy)
+
+
+def is_own_name(given: Any) -> bool:
+    """Whether it names a policy of the user's own."""
+    name = given.get("name") if isinstance(given, Mapping) else given
+    return isinstance(name, str) and ":" in name
+
+
+# --- Rounds × seeds × specs in one batch
 
 Array = NDArray[np.float64]
 
@@ -121,32 +146,32 @@ class Simulation:
 
     def to_frame(self) -> DataFrame:
         """One row for each (spec row, seed), with every setting, as a pandas table."""
-        from safedial.simulation.tidy import frame
+        from safedial.simulation.results import frame
 
         return frame(self)
 
     frame = to_frame
 
     def _repr_html_(self) -> str:
-        from safedial.simulation.summary import notebook_card
+        from safedial.simulation.results import notebook_card
 
         return notebook_card(self)
 
     def curves(self) -> DataFrame:
         """One row for each (spec row, seed, checkpoint), with every setting: violations, regret and rewards so far."""
-        from safedial.simulation.tidy import curves
+        from safedial.simulation.results import curves
 
         return curves(self)
 
     def trajectory(self, seed: int | None = None, row: int = 0) -> DataFrame:
         """Every round of one seed (by default the first) and spec row, played again: context, action, reward, cost."""
-        from safedial.simulation.tidy import trajectory
+        from safedial.simulation.results import trajectory
 
         return trajectory(self, seed, row)
 
     def plot(self, path: str | Path | None = None) -> Figure:
         """Regret over rounds and excess rates, a line for each spec row; written to `path` if one is given."""
-        from safedial.plots.simulation_picture import draw_runs
+        from safedial.tools.pictures import draw_runs
 
         return draw_runs({self.policy.label: self}, path)
 
@@ -213,7 +238,7 @@ def simulate(
         dtype: for "jax": "float64", or "float32" for speed; decisions near a switch may then differ.
 
     >>> from safedial.policies import hp_ucb
-    >>> from safedial.worlds import LinearWorld
+    >>> from safedial.simulation.linear_world import LinearWorld
     >>> spec = SafetySpec(threshold=[0.1, 0.5], violation_risk=0.01, estimation_risk=0.01, reward_noise=1,
     ...                   cost_noise=1, coefficient_bound=1, context_bound=1)
     >>> simulate(hp_ucb(), LinearWorld(dim=5), spec, rounds=100, seeds=3).violations.shape

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from safedial.decision.learners.kinds import saved_policy
-from safedial.decision.rules import read_parts, write_parts
 from safedial.errors import require
 from safedial.io import read_archive, write_archive
 from safedial.policies import Policy
+from safedial.rounds.kinds import saved_policy
+from safedial.rounds.rules import read_parts, write_parts
+from safedial.simulation.worlds import world_from_dict
 from safedial.version import __version__
-from safedial.worlds import world_from_dict
 
 if TYPE_CHECKING:
     from safedial.simulation.run import Simulation

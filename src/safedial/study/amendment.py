@@ -28,14 +28,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from safedial.core.promise import PROMISES
-from safedial.core.spec import NAMES, SafetySpec
 from safedial.errors import require
+from safedial.model.guarantee import PROMISES
+from safedial.model.spec import NAMES, SafetySpec
 from safedial.policies import FACTORIES
 from safedial.study.event import Event
-from safedial.study.guard import DEFAULTS, STATED
-from safedial.study.spec import StudySpec, check_fallback, read_spec
 from safedial.study.state import State
+from safedial.study.study_spec import DEFAULTS, STATED, StudySpec, check_fallback, read_spec
 
 FIXED = ("dim", "features")
 STOPS = (*(name for name in DEFAULTS if name not in ("caps", "max_step")), *STATED)

@@ -11,12 +11,11 @@ import secrets
 from typing import Any, NamedTuple
 
 from safedial.errors import require
-from safedial.study.database import reading, writing
-from safedial.study.errors import StudyError
+from safedial.study.database import keys, reading, sa, writing
 from safedial.study.event import moment, now
 from safedial.study.log import lock_store
-from safedial.study.schema import keys, sa
 from safedial.study.store import Store
+from safedial.study.study_errors import StudyError
 
 ROLES = ("read", "observe", "decide", "admin")
 

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, NamedTuple
 
-from safedial.study.errors import StudyError
-from safedial.study.event import START, Event
-from safedial.study.event_kinds import REVISIONS, ROUTINE
-from safedial.study.schema import idempotency, meta, sa, snapshots, studies
+from safedial.study.database import idempotency, meta, sa, snapshots, studies
+from safedial.study.event import REVISIONS, ROUTINE, START, Event
+from safedial.study.study_errors import StudyError
 
 CHUNK = 10_000
 

@@ -1,27 +1,38 @@
-"""Studies of a store: create, open, list and find them."""
+"""Studies of a store: create, open, list and find them.
+
+Copy a live store: SQLite by its online backup, PostgreSQL (or between the two) row by row.
+
+Both read one moment of the store and block no writer. The copy is itself a store: `verify` reads it, and copying it
+back into an empty PostgreSQL database restores it. (`pg_dump` works too.)
+"""
 
 from __future__ import annotations
 
+import os
+import sqlite3
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
-from safedial.core.spec import SafetySpec
 from safedial.errors import require
+from safedial.io import replacing
+from safedial.model.spec import SafetySpec
 from safedial.policies import Policy
-from safedial.study.database import reading, writing
-from safedial.study.errors import StudyError
+from safedial.study.answer import NAME, no_decision, read_id
+from safedial.study.database import TABLES, meta, parse_url, reading, sa, studies, unavailable, writing
 from safedial.study.event import FORMAT, mark_of
-from safedial.study.ids import NAME, no_decision, read_id
-from safedial.study.log import add_study, find_study, lock_store, read_event, study_names
+from safedial.study.log import CHUNK, add_study, find_study, lock_store, read_event, study_names
 from safedial.study.replay_log import Source
 from safedial.study.requests import actor_name
-from safedial.study.spec import check_fallback, own_policy, read_spec
 from safedial.study.state import State
 from safedial.study.store import Store
 from safedial.study.study import Study
+from safedial.study.study_errors import StudyError
+from safedial.study.study_spec import check_fallback, own_policy, read_spec
 from safedial.study.transaction import StudyTransaction
+from safedial.study.verify import verify_log
 
 
 def create_study(
@@ -156,3 +167,68 @@ def _created(store: Store, name: str, fields: Mapping[str, Any], actor: str) -> 
             f"if the study stops, it advises {nothing} to everybody: state fallback_action if that is not safe"
         )
     return notes
+
+
+# --- Copy a live store
+
+
+def backup(store: Store, target: str | Path) -> dict[str, Any]:
+    """Copy everything to a new SQLite file, or to an empty store at a URL, and check the copy's hash chains."""
+    url, file = new_target(target)
+    if file is not None and store.engine.dialect.name == "sqlite":
+        _copy_file(store, file)
+    else:
+        with Store(url) as copy:
+            _copy_rows(store, copy)
+    with Store(url) as copy, reading(copy.engine) as connection:
+        logs = connection.execute(sa.select(studies.c.id, studies.c.name).order_by(studies.c.id)).fetchall()
+        reports = [verify_log(Source(connection, study, name), recompute=False) for study, name in logs]
+    bad = next((report for report in reports if not report.ok), None)
+    if bad is not None:
+        raise StudyError(
+            "log_broken", f"target: the copy of {bad.study!r} is incomplete: event {bad.first_bad} {bad.problem}"
+        )
+    return {
+        "target": parse_url(url).render_as_string(hide_password=True),
+        "studies": len(reports),
+        "events": sum(report.events for report in reports),
+        "heads": {report.study: f"{report.seq}:{report.hash}" for report in reports if report.seq},
+    }
+
+
+def new_target(target: str | Path) -> tuple[str, Path | None]:
+    """The URL of a copy, and its file if it is on SQLite; a file that exists is refused."""
+    url = str(target) if "://" in str(target) else f"sqlite:///{target}"
+    file = Path(str(parse_url(url).database)) if parse_url(url).drivername.startswith("sqlite") else None
+    require(file is None or not file.exists(), "target", str(target), "exists already", "name a new file")
+    return url, file
+
+
+def _copy_file(store: Store, file: Path) -> None:
+    raw = store.engine.raw_connection()
+    try:
+        with replacing(file) as partial:
+            with unavailable(store.engine), closing(sqlite3.connect(partial)) as copy:
+                raw.driver_connection.backup(copy)
+            with open(partial, "rb") as written:
+                os.fsync(written.fileno())
+    except (OSError, sqlite3.Error) as error:
+        raise StudyError("store_unavailable", f"target = {str(file)!r}: cannot be written ({error})") from error
+    finally:
+        raw.close()
+
+
+def _copy_rows(store: Store, copy: Store) -> None:
+    with reading(store.engine) as source, writing(copy.engine) as target:
+        copied = [table for table in TABLES if table is not meta]
+        empty = all(target.execute(sa.select(table).limit(1)).first() is None for table in copied)
+        require(empty, "target", str(copy), "has studies or keys already", "name an empty store")
+        for table in copied:
+            _copy_table(source, target, table)
+
+
+def _copy_table(source: Any, target: Any, table: Any) -> None:
+    key = list(table.primary_key.columns)
+    rows = source.execution_options(yield_per=CHUNK).execute(sa.select(table).order_by(*key))
+    for part in rows.mappings().partitions():
+        target.execute(table.insert(), [dict(row) for row in part])

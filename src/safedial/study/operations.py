@@ -9,20 +9,26 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from safedial.decision.outcome import Outcome, Sample, normalise
-from safedial.decision.rules import Rules
 from safedial.errors import require
+from safedial.rounds.outcome import Outcome, Sample, normalise
+from safedial.rounds.rules import Rules
 from safedial.study.amendment import amended_spec, check_amendable, keeps_learning
-from safedial.study.answer import Receipt, StudyDecision, decided, receipt
-from safedial.study.corrections import IN_PLACE, folds
-from safedial.study.errors import StudyError
-from safedial.study.event import Event, canonical, mark_of
-from safedial.study.event_bodies import QUESTION, Noted, body_of, noted_in
-from safedial.study.event_kinds import EVENT_KINDS, RoundHistory
-from safedial.study.ids import DecisionId, check_id, id_of, no_decision, void_already
-from safedial.study.reducer import context_of, decide_next
+from safedial.study.answer import (
+    DecisionId,
+    Receipt,
+    StudyDecision,
+    check_id,
+    decided,
+    id_of,
+    no_decision,
+    receipt,
+    void_already,
+)
+from safedial.study.event import EVENT_KINDS, Event, RoundHistory, canonical, mark_of
+from safedial.study.reducer import IN_PLACE, QUESTION, Noted, body_of, context_of, decide_next, folds, noted_in
 from safedial.study.requests import Request, check_observed
-from safedial.study.spec import StudySpec
+from safedial.study.study_errors import StudyError
+from safedial.study.study_spec import StudySpec
 from safedial.study.transaction import StudyTransaction
 
 

@@ -1,26 +1,125 @@
-"""How an event changes the state, and how the state gives the next decision."""
+"""A decision as the body of its event, and back: every number of its certificate, by name.
+
+How an event changes the state, and how the state gives the next decision.
+
+How a correction of a reward or a cost changes the state, where the learner can revise an outcome. Other corrections,
+and voids after an outcome, replay the log (study/replay_log.py).
+
+The estimate is a sum over rounds, and so is the evidence that the promise is broken, so the new outcome takes the
+place of the old one in both. The bound on a round's noise holds with the confidence set of any time (bounds.monitor),
+so the evidence against the noise takes the new residual as of now. An alarm that has fired stays: a person resumes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.core.promise import PROMISES
-from safedial.decision.decide import decide
-from safedial.decision.decision import Decision
-from safedial.decision.learners.blas import dnrm2
-from safedial.decision.outcome import Outcome, Sample, normalise
-from safedial.decision.rounds import Asked, Round
+from safedial.model.guarantee import PROMISES
+from safedial.rounds.decision import Decision, decide, read_choice, written_choice
+from safedial.rounds.linear_learner import dnrm2
+from safedial.rounds.outcome import Asked, Outcome, Round, Sample, normalise
+from safedial.rounds.rules import Rules
 from safedial.study.amendment import amended_state
-from safedial.study.event import Event
-from safedial.study.event_bodies import decision_of
-from safedial.study.event_kinds import EVENT_KINDS, Kind, waits
-from safedial.study.guard import with_limits
-from safedial.study.samples import sample_of, takes_back, watched_sample
-from safedial.study.state import State
+from safedial.study.event import EVENT_KINDS, Event, Kind, RoundHistory, waits
+from safedial.study.log import events_about, read_event
+from safedial.study.state import State, sample_of, takes_back, watched_sample
+from safedial.study.study_spec import StudySpec, with_limits
+from safedial.version import __version__
+
+
+class Noted(NamedTuple):
+    """What a caller gives with a request: the idempotency key, metadata, a proposed setting, the label of who gets it,
+    and the label of the visit.
+    """
+
+    key: str | None = None
+    meta: Mapping[str, Any] | None = None
+    proposal: float | None = None
+    unit: str | None = None
+    visit: str | None = None
+
+
+QUESTION = Noted._fields[2:]
+"""What of it events, certificates and tables hold under its own name, where it was given."""
+
+
+def noted_in(body: Mapping[str, Any]) -> Noted:
+    """The `Noted` of a `decided` event, from its body."""
+    return Noted(*(body.get(name) for name in Noted._fields))
+
+
+def body_of(decision: Decision, raw: list[float], state: State, noted: Noted) -> dict[str, Any]:
+    """Plain values; an infinite bound (nothing is known yet) is null. `state` is the state before the decision."""
+    return {
+        **_given(decision, state, noted),
+        "frozen": state.frozen,
+        "resumed": list(state.resumes),
+        "unwatched": state.total("unwatched"),
+        "corrected_violations": state.total("corrected_violations"),
+        "action": decision.action,
+        "baseline_cost": decision.baseline_cost,
+        "context": raw,
+        "fallback_reason": decision.fallback_reason,
+        "limiter": decision.limiter,
+        "intensity": decision.intensity,
+        "model_seq": state.seq,
+        "open": state.waiting,
+        "void": state.void if state.before is None else sum(each.void for each in state.learned_in),
+        "imported": state.imported if state.before is None else sum(each.imported for each in state.learned_in),
+        "promise": decision.promise,
+        "round": decision.round,
+        "safe_action": decision.safe_action,
+        "version": __version__,
+        "choice": written_choice(decision.choice),
+        "prediction": _prediction(decision, state),
+    }
+
+
+def _prediction(decision: Decision, state: State) -> dict[str, Any]:
+    """The prediction as plain values; rounds that it names by number are named by their ids, less the study's name."""
+    written = decision.rules.learner.written(decision.prediction)
+    if state.learner.reads_questions and "exceeding" in written:
+        written["exceeding"] = [state.named[number - 1] for number in written["exceeding"]]
+    return written
+
+
+def _given(decision: Decision, state: State, noted: Noted) -> dict[str, Any]:
+    """What stands in a body only where there is any; `evidence` is that of a learner that watches itself."""
+    facts = {name: value for name, value in noted._asdict().items() if value is not None}
+    if state.amendments:
+        facts["amended"] = list(state.amendments)
+    if decision.extrapolated:
+        facts["extrapolated"] = list(decision.extrapolated)
+    if state.learner.watches_itself:
+        facts["evidence"] = state.watch.evidence
+    return facts
+
+
+def decision_of(rules: Rules, body: Mapping[str, Any], context: Any) -> Decision:
+    """The decision that `body_of` wrote, with its certificate."""
+    return Decision(
+        body["action"],
+        body["intensity"],
+        body["safe_action"],
+        body["round"],
+        not body["fallback_reason"] and PROMISES[body["promise"]].from_constants,
+        context,
+        rules.learner.read_written(rules, body["prediction"]),
+        read_choice(body["choice"]),
+        body["baseline_cost"],
+        body["fallback_reason"],
+        rules,
+        limiter=body["limiter"],
+        extrapolated=tuple(body.get("extrapolated", ())),
+        proposal=body.get("proposal"),
+    )
+
+
+# --- How an event changes the state, and how the state gives the next decision
 
 Vector = NDArray[np.float64]
 Body = Mapping[str, Any]
@@ -67,7 +166,7 @@ def update_state(
     """The state after one more event, with its body as plain values; a new one if it amends the specification. What is
     about a decision changes the phase that judges it. `fixes` replaces values of outcomes while a log is replayed after
     a correction. `known` is the question of a new decision, for which `learner.begin` was called, or the checked sample
-    of a new outcome. An event that revises an outcome changes nothing here: see study/corrections.py, replay_log.py.
+    of a new outcome. An event that revises an outcome changes nothing here: see study/reducer.py, replay_log.py.
     """
     means, decision = EVENT_KINDS[event.kind], event.decision
     phase = state.phase(decision) if means.reports or means.loses else state
@@ -316,3 +415,50 @@ def _resumed(state: State, event: Event, body: Body) -> None:
     state.stop_reason = ""
     for phase in state.phases:
         phase.resumes.append([event.seq, rule, event.at])
+
+
+# --- How a correction of a reward or a cost changes the state
+
+LARGEST = 1e6
+"""A mistyped value that is larger, in units of the largest mean, is taken out by a replay."""
+
+IN_PLACE = "in_place"
+"""The field of a correction's event that is folded so; without it the log is replayed."""
+
+
+def folds(spec: StudySpec, before: RoundHistory, samples: list[Any]) -> bool:
+    """Whether a correction replaces an outcome in place: the setting stays, and both outcomes taught something."""
+    throttled = before.values is None or before.values["throttled"]
+    same = not throttled and all(sample is not None and sample.weight > 0.0 for sample in samples)
+    if not (spec.folds and same) or samples[0].weight != samples[1].weight or any(each.unknown for each in samples):
+        return False
+    # A sum would not recover from a value that dwarfs all others.
+    largest = LARGEST * max(1.0, spec.rules.spec.coefficient_bound * spec.rules.spec.context_bound)
+    return all(max(abs(each.reward), abs(each.cost)) <= largest for each in samples)
+
+
+def fold_correction(connection: Any, study: int, state: State, event: Event) -> None:
+    """Replace the outcome of a round by its corrected one, in the state that judges it."""
+    latest, decision = state, event.decision
+    state = state.phase(decision)
+    rules = state.study.rules
+    advice = cast("Event", read_event(connection, study, decision)).fields()
+    known = RoundHistory.of(each for each in events_about(connection, study, decision) if each.seq < event.seq)
+    round_ = round_of(advice, question_of(state, advice))
+    if round_.watched and state.watch.allowed(round_) is None:
+        round_ = round_._replace(watched=False)
+    told = known.values or {}, event.fields()
+    before, after = (sample_of(state, round_, values) for values in told)
+    was, now = (state.learner.is_over(rules, sample.measured) for sample in (before, after))
+    state.violations += now - was
+    state.corrected_violations += takes_back(state, round_, *told)
+    for phase in latest.phases:  # an amendment takes over what the stop rule counts
+        last = list(phase.recent_of)[len(phase.recent_of) - len(phase.recent) :]  # a resume clears `recent` alone
+        if decision in last:
+            phase.recent[last.index(decision)] = now
+    if decision in state.held:
+        state.held[decision] = round_, after, False
+    elif not state.frozen or (decision if state.study.ordered else known.outcome.seq) < state.frozen_at:
+        cast("Any", state.learner).revise(round_.context, before, after)
+    keep_scatter(state, decision, state.watch.revised(round_, before, after, state.scatter.take(decision)))
+    latest.seq = state.seq = event.seq

@@ -10,15 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from safedial.decision import watch
-from safedial.decision.learners.blas import dnrm2
-from safedial.decision.outcome import Sample, joined
-from safedial.decision.rounds import Round
-from safedial.decision.rules import Rules
-from safedial.study.errors import StudyError
+from safedial.rounds import watch
+from safedial.rounds.linear_learner import dnrm2
+from safedial.rounds.outcome import Round, Sample, joined
+from safedial.rounds.rules import Rules
 from safedial.study.event import canonical, orjson
-from safedial.study.spec import StudySpec
 from safedial.study.state import State
+from safedial.study.study_errors import StudyError
+from safedial.study.study_spec import StudySpec
 
 FORMAT = 1
 WIDTH = len(Sample._fields)

@@ -1,7 +1,13 @@
-"""The state of a study after an event: the learner, the waiting rounds, the watch. A pure function of the log.
+"""What each outcome added to the evidence against the noise, which a correction of that outcome takes back.
+
+It is the only part of a state that grows with every round, because any outcome may be corrected later, so it is kept
+small: 8 bytes for the decision and 8 for each product of `Watch.tails`, 24 bytes for an outcome with one cost. States
+that are kept in memory (study/state.py) share it.
+
+The state of a study after an event: the learner, the waiting rounds, the watch. A pure function of the log.
 
     decided ─► open ─outcome─► held ─(all earlier rounds resolved)─► learner
-       └───────────┴─► watch (at once: decision/watch.py)
+       └───────────┴─► watch (at once: rounds/watch.py)
 
 `queue` holds the rounds that the learner has not passed, in decision order. In learning order "prefix" the learner uses
 a round when it is first in the queue and resolved: the bounds hold for every prefix at once, so they hold whatever the
@@ -9,23 +15,117 @@ delays depend on. A void round whose reason may be related to its outcome ends t
 rounds are watched but not learned from. HP-Conformal needs no order: there an unknown round counts as unbounded.
 
 An amendment (study/amendment.py) may begin a new state; the one before it, `before`, goes on judging its own rounds.
+
+The values of an outcome as samples of its round, and whether a change of them takes back an excess.
+
+Earlier states of a study that are kept in memory, for a replay to begin from (study/replay_log.py).
+
+A replay for a change of a recent outcome should begin near that outcome, so states are kept often. A kept state shares
+with the others what no event changes (rounds, samples, specifications, the rows of study/state.py); only the
+containers and the learner's arrays are its own. Of older states, one is kept for each doubling of age.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from copy import copy
+from typing import Any, NamedTuple, TypeVar
 
-from safedial.core.rounding import rounded_spec
-from safedial.decision.learners.kinds import make_learner
-from safedial.decision.outcome import Sample
-from safedial.decision.rounds import Round
-from safedial.decision.watch import Watch
+import numpy as np
+
+from safedial.bounds.rounding import rounded_spec
+from safedial.rounds.kinds import make_learner
+from safedial.rounds.outcome import Outcome, Round, Sample, for_the_watch, normalise, read_cost
+from safedial.rounds.watch import Watch
 from safedial.study.event import START
-from safedial.study.guard import FEW_UNWATCHED
-from safedial.study.scatter import Scatter
-from safedial.study.spec import StudySpec
+from safedial.study.study_spec import FEW_UNWATCHED, StudySpec
+
+
+class Columns(NamedTuple):
+    """Rows that are only ever added: a row that was taken is noted in `gone`."""
+
+    decisions: array[int]
+    added: array[float]
+    gone: array[int]
+
+
+class Scatter:
+    """Rows of `width` numbers, each for one decision, in the order in which they were kept.
+
+    >>> kept = Scatter(2)
+    >>> kept.keep(7, [0.5, 0.25])
+    >>> kept.keep(3, [0.0, 1.5])
+    >>> kept.take(7), kept.take(7), len(kept)
+    ([0.5, 0.25], [], 1)
+    """
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._columns = Columns(array("q"), array("d"), array("q"))
+        self._ends: list[int] | None = None
+        """If the columns are another's: how much of each is also this one's."""
+
+    def __len__(self) -> int:
+        rows, _, gone = self._ends or map(len, self._columns)
+        return rows - gone
+
+    def keep(self, decision: int, added: list[float]) -> None:
+        """Keep the row of a decision that has none."""
+        columns = self._own()
+        columns.decisions.append(decision)
+        columns.added.extend(added)
+
+    def take(self, decision: int) -> list[float]:
+        """Remove the row of a decision and return it; [] if there is none."""
+        columns = self._own()
+        places = np.flatnonzero(np.asarray(columns.decisions) == decision)
+        if not len(places) or np.any(np.asarray(columns.gone) == places[-1]):
+            return []
+        last = int(places[-1])
+        columns.gone.append(last)
+        found = columns.added[self._width * last : self._width * (last + 1)].tolist()
+        if 2 * len(columns.gone) > len(columns.decisions):
+            self.restore(*self.arrays())
+        return found
+
+    @property
+    def nbytes(self) -> int:
+        return 8 * (1 + self._width) * len(self)
+
+    def copy(self) -> Scatter:
+        """The same rows. They are copied when the copy first changes, and by then more may have been added to these."""
+        made = Scatter(self._width)
+        made._columns, made._ends = self._columns, self._ends or [len(column) for column in self._columns]
+        return made
+
+    def _own(self) -> Columns:
+        """The columns, which nobody else adds to. A slice, not a view: nothing can be added to an array that is viewed,
+        and a thread may be about to.
+        """
+        if self._ends is not None:
+            cut: Any = [column[:end] for column, end in zip(self._columns, self._ends, strict=True)]
+            self._columns, self._ends = Columns(*cut), None
+        return self._columns
+
+    def arrays(self) -> tuple[Any, Any]:
+        """(decisions, rows), for a snapshot; they may be views, to be gone before the next row is kept."""
+        decisions, added, gone = map(np.asarray, self._own())
+        rows = added.reshape(-1, self._width)
+        if not len(gone):
+            return decisions, rows
+        present = np.ones(len(decisions), dtype=bool)
+        present[gone] = False
+        return decisions[present], rows[present]
+
+    def restore(self, decisions: Any, rows: Any) -> None:
+        """Take over what `arrays` gave."""
+        made = array("q", decisions.tobytes()), array("d", rows.tobytes()), array("q")
+        self._columns, self._ends = Columns(*made), None
+
+
+# --- The state of a study after an event
 
 HOUR = 3_600_000_000
 """Microseconds."""
@@ -35,7 +135,7 @@ class State:
     """The state after event `seq`, whose hash is `hash`. Where the learner reads questions, `named` has SEQ.TAG of
     each decision, by which its predictions name earlier rounds.
 
-    For corrections (study/corrections.py): `recent_of` has the decisions behind `recent`, `scatter` what each outcome
+    For corrections (study/reducer.py): `recent_of` has the decisions behind `recent`, `scatter` what each outcome
     added to the evidence against the noise, and `frozen_at` is the lost decision, or, where the order is not kept, the
     event, from which on nothing was learned.
 
@@ -43,7 +143,7 @@ class State:
     `kept`, both states have one learner, one queue and one numbering of rounds. `rounds_before` has the number of all
     earlier decisions, and the last round's number at the amendment.
 
-    `snapshots` are earlier states that are kept in memory (study/kept_states.py), the latest first, and `next_shot` is
+    `snapshots` are earlier states that are kept in memory (study/state.py), the latest first, and `next_shot` is
     the event after which the next one is; `replayed` counts the events that were replayed since the last stored
     snapshot.
     """
@@ -245,3 +345,154 @@ class State:
 def _is_blind(parts: list[State], share: float) -> bool:
     unwatched = sum(each.watch.new_unwatched for each in parts)
     return unwatched > FEW_UNWATCHED and unwatched > share * sum(each.watch.new_watched for each in parts)
+
+
+# --- The values of an outcome as samples of its round
+
+Body = Mapping[str, Any]
+
+
+def sample_of(state: State, round_: Round, body: Body) -> Sample:
+    """The sample of a round, from the values of its outcome."""
+    outcome = Outcome(_applied(round_, body), body["reward"], body["cost"], round_.baseline_cost)
+    return normalise(state.study.rules, outcome, round_.context)
+
+
+def watched_sample(state: State, round_: Round, body: Body) -> Sample:
+    """What the watch is told of an outcome from which nothing is learned."""
+    rules = state.study.rules
+    cost = read_cost(rules.spec, body["cost"])
+    return for_the_watch(rules, _applied(round_, body), cost, round_.baseline_cost)
+
+
+def _applied(round_: Round, body: Body) -> float:
+    stated = body["applied_action"]
+    return round_.action if stated is None else stated
+
+
+def takes_back(state: State, round_: Round | None, before: Body, after: Body) -> bool:
+    """Whether new values of an outcome take back an excess: of its cost, or of its cost at the advice, which is what
+    the watch counts; also where the round was declared void afterwards.
+    """
+    pairs = zip(_excesses(state, round_, before), _excesses(state, round_, after), strict=True)
+    return any(was and not now for was, now in pairs)
+
+
+def _excesses(state: State, round_: Round | None, body: Body) -> list[bool]:
+    found = [state.learner.is_over(state.study.rules, body["cost"])]
+    if round_ is not None:
+        sample = watched_sample(state, round_, body)
+        found.append(state.watch.exceeded(round_, sample, throttled=bool(body.get("throttled"))))
+    return found
+
+
+# --- Earlier states of a study that are kept in memory
+
+KEPT_EVENTS, KEPT_BYTES = 32, 2_000
+"""A state is kept after this many events, or one event for this many of its bytes if that is later."""
+
+ROUND_BYTES, PHASE_BYTES = 100, 4_000
+"""What a waiting round and a phase count as."""
+
+NEVER = 2**62
+"""Where the next state is kept, if none is to be."""
+
+NOT_YET = 2**62
+"""What a state knows that was replayed with changes which are not in the log yet."""
+
+OF_LEARNING = ("learner", "queue", "held", "named", "_end")
+"""What phases share if learning was kept between them."""
+
+Shot = TypeVar("Shot")
+
+
+class KeptState(NamedTuple):
+    """The state after event `seq`. It knows every change of the past that the events up to `knows` brought: a replay
+    for an event also keeps states from before that event. Nothing changes what it holds.
+    """
+
+    seq: int
+    knows: int
+    phases: list[State]
+    """The latest first, without their learners."""
+    learned: list[dict[str, Any] | None]
+    """The arrays of each phase's learner; None where that is the learner of the phase before it."""
+
+    @property
+    def hash(self) -> bytes:
+        return self.phases[0].hash
+
+    @property
+    def size(self) -> int:
+        """About how many bytes are its own."""
+        arrays = sum(each.nbytes for learned in self.learned if learned is not None for each in learned.values())
+        return arrays + sum(map(_size, self.phases))
+
+    def restored(self) -> State:
+        """The state again, which events may change."""
+        before: Any = None
+        for phase, arrays in zip(reversed(self.phases), reversed(self.learned), strict=True):
+            made = _copied(phase)
+            made.before, made.earlier = before, [] if before is None else before.phases
+            if arrays is None:
+                vars(made).update({name: getattr(before, name) for name in OF_LEARNING})
+            else:
+                made.learner = make_learner(made.study.rules)
+                made.learner.restore({name: each.copy() for name, each in arrays.items()})
+            made.watch.learner = made.learner
+            before = made
+        return before
+
+
+def kept_state(state: State, knows: int = 0) -> KeptState:
+    """The state as it is now; `knows` if it knows more than the events up to its own brought."""
+    phases = state.phases
+    learned = [None if each.kept else _arrays(each) for each in phases]
+    return KeptState(state.seq, max(knows, state.seq), [_copied(each) for each in phases], learned)
+
+
+def keep(state: State, knows: int = 0) -> None:
+    """Keep a state. The next is due later the larger it is."""
+    kept = kept_state(state, knows)
+    state.snapshots = [kept, *thinned(state.seq, state.snapshots, lambda each: each.seq, KEPT_EVENTS)]
+    state.next_shot = state.seq + max(KEPT_EVENTS, kept.size // KEPT_BYTES)
+
+
+def half_way(state: State, upto: int) -> int:
+    """Where a replay keeps its next state: those that are closer together would soon be thinned out."""
+    return state.seq + max(KEPT_EVENTS, (upto - state.seq) // 2)
+
+
+def placed(kept: list[KeptState], knows: int) -> list[KeptState]:
+    """States that were replayed with changes, when the last of these is the event `knows`."""
+    return [each._replace(knows=knows) if each.knows == NOT_YET else each for each in kept]
+
+
+def thinned(seq: int, shots: list[Shot], place: Callable[[Shot], int], unit: int) -> list[Shot]:
+    """Of states before `seq`, the latest first, the oldest for each doubling of age, so that it can age further."""
+    return list({((seq - place(shot)) // unit).bit_length(): shot for shot in shots}.values())
+
+
+def _arrays(state: State) -> dict[str, Any]:
+    return {name: np.array(value, order="C") for name, value in state.learner.state().items()}
+
+
+def _copied(phase: State) -> State:
+    """A phase with containers of its own, without the learner and what it shares with the phase before it."""
+    left = OF_LEARNING if phase.kept else ("learner",)
+    made, watch = object.__new__(State), copy(phase.watch)
+    vars(made).update(
+        {
+            name: value.copy() if isinstance(value, (list, dict, deque, Scatter)) else value
+            for name, value in vars(phase).items()
+            if name not in left
+        }
+    )
+    vars(watch).pop("learner", None)
+    made.before, made.earlier, made.snapshots, made.watch = None, [], [], watch
+    return made
+
+
+def _size(phase: State) -> int:
+    waiting = len(phase.open) + len(phase.expired) + (0 if phase.kept else len(phase.held) + len(phase.named))
+    return PHASE_BYTES + ROUND_BYTES * waiting

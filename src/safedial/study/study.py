@@ -1,7 +1,11 @@
-"""`Study`: ask for an action and tell its outcome, for months, from several processes, without losing anything.
+"""Reading a study without writing: its decisions, its log, its rows, and `verify`.
+
+What a person does to a study as a whole: resume it, amend it, mark its log, give it history.
+
+`Study`: ask for an action and tell its outcome, for months, from several processes, without losing anything.
 
 >>> import tempfile
->>> from safedial.study import create_study
+>>> from safedial.study.manage import create_study
 >>> folder = tempfile.TemporaryDirectory()
 >>> study = create_study("infusion", {"dim": 2, "threshold": 0.5, "total_risk": 0.02, "reward_noise": 0.3,
 ...     "cost_noise": 0.3, "coefficient_bound": 1, "context_bound": 1}, storage=f"sqlite:///{folder.name}/trial.db")
@@ -17,20 +21,400 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from typing import Any, Literal, overload
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, overload
 
-from safedial.errors import require
+from safedial.errors import InvalidInput, is_whole, printable, require
+from safedial.io import card, data_frame
+from safedial.model.guarantee import PROMISES
+from safedial.model.spec import SafetySpec
+from safedial.policies import Policy
+from safedial.rounds.decision import LIMITS, Text
+from safedial.rounds.validation import read_new_context
 from safedial.study import operations
-from safedial.study.answer import Receipt, StudyDecision
-from safedial.study.event_bodies import Noted
-from safedial.study.ids import read_own_id
-from safedial.study.requests import checked_text, microseconds, prepared, read_outcome, read_request, read_values
-from safedial.study.study_conduct import StudyConduct
+from safedial.study.amendment import amended_spec, changes_in, new_fields
+from safedial.study.answer import (
+    DecisionId,
+    Receipt,
+    StudyDecision,
+    check_id,
+    decided,
+    id_of,
+    labelled,
+    no_decision,
+    read_own_id,
+    shown_event,
+)
+from safedial.study.checkpoints import Checkpoint
+from safedial.study.database import reading
+from safedial.study.event import EVENT_KINDS, Event, moment, now
+from safedial.study.export import by_unit, counts_of, effective_rows, unknown_unit, unknown_visit, write_rows
+from safedial.study.log import event_hashes, events_about, read_event, read_events, trail
+from safedial.study.reducer import Noted
+from safedial.study.requests import (
+    actor_name,
+    checked_text,
+    microseconds,
+    prepared,
+    read_history,
+    read_outcome,
+    read_request,
+    read_values,
+)
+from safedial.study.store import Answer, Store, leads_to
+from safedial.study.study_spec import StudySpec
 from safedial.study.transaction import StudyTransaction
+from safedial.study.verify import Report, verify_study
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+class StudyReader:
+    """One study in a store, for reading."""
+
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        *,
+        actor: str | None = None,
+        policy: Policy | None = None,
+    ) -> None:
+        self.store, self.name, self.actor = store, name, actor_name(actor)
+        self.created = False
+        self._id = store.find(name)
+        self._opened: StudySpec = store.spec(self._id, name, policy)
+
+    def __repr__(self) -> str:
+        return f"Study({self.name!r}, dim={self.spec.rules.dim}, policy={self.spec.rules.policy.name})"
+
+    def _repr_html_(self) -> str:
+        facts, policy = self.status(), self.spec.rules.policy
+        shown = ("decisions", "outcomes", "open", "void", "violations", "evidence")
+        notes = [f"Stopped: {LIMITS[facts['stop_reason']]}."] if facts["stop_reason"] else []
+        notes.append(f"{PROMISES[policy.promise].in_brief} Each decision's certificate states every assumption.")
+        return card(f"Study {self.name}, {policy.name}", [{name: facts[name] for name in shown}], notes)
+
+    @property
+    def spec(self) -> StudySpec:
+        """Its specification, as of the last amendment that this process knows; that of a store which was restored in
+        the meantime does not replace it.
+        """
+        latest = self.store.spec(self._id, self.name)
+        return latest if leads_to(self._opened, latest) else self._opened
+
+    def decision(self, decision_id: str) -> StudyDecision:
+        """A past decision, with its certificate."""
+        event = self._event(decision_id)
+        body = event.fields()
+        if amended := body.get("amended"):
+            self.store.spec(self._id, self.name, since=amended[-1][0])
+        spec = self.spec.at(event.seq)
+        asked = read_new_context(spec.rules, body["context"], allow_extrapolation=True)
+        return decided(spec, self.name, event, asked.vector, body)
+
+    def about(self, decision_id: str) -> list[dict[str, Any]]:
+        """The later events of a decision: outcome, correction, void, expiry."""
+        seq = self._event(decision_id).seq
+        with reading(self.store.engine) as connection:
+            return [shown_event(event, str(decision_id)) for event in events_about(connection, self._id, seq)]
+
+    def explain(self, decision_id: str) -> Text:
+        """Why this action, in plain words, and what was reported since."""
+        decision = self.decision(decision_id)
+        lines = [str(decision.explain())]
+        for event in self.about(decision_id):
+            facts = ", ".join(_fact(name, value) for name, value in _flat(event["body"]).items() if _told(name, value))
+            facts = labelled(facts, decision.labels)
+            why = f" ({event['reason']})" if event["reason"] else ""
+            lines.append(printable(f"  {event['at']} {event['kind']} by {event['actor']}{why}: {facts}"))
+        return Text("\n".join(lines))
+
+    def status(self) -> dict[str, Any]:
+        """Counts, the monitor's evidence, whether and why the study has stopped, and notes."""
+        return self._read(self._status)
+
+    def _status(self, transaction: StudyTransaction) -> dict[str, Any]:
+        self.store.spec(self._id, self.name, since=transaction.state.study.since)  # it goes with the counts
+        oldest = next(iter(self._waiting(transaction, most=1)), None)
+        since = None if oldest is None else moment(oldest[1])
+        late = transaction.state.overdue_at(now())
+        facts = {"oldest_open": since, "overdue": len(late), "overdue_since": moment(late[0]) if late else None}
+        facts |= {"hash": transaction.state.hash.hex(), "notes": _notes(transaction)}
+        return {"name": self.name, **transaction.state.summary(), **facts}
+
+    def state_digest(self) -> str:
+        """The SHA-256 of the study's state: equal in every process that has replayed the same log."""
+        from safedial.study.snapshot import state_digest
+
+        return self._read(lambda transaction: state_digest(transaction.state))
+
+    def waiting(self) -> list[dict[str, Any]]:
+        """The decisions without an outcome yet, with their times, oldest first."""
+        rows = self._read(self._waiting)
+        return [{"decision_id": str(each), "seq": each.seq, "at": at} for each, at in rows]
+
+    def events(self, from_seq: int = 1, limit: int = 1000) -> dict[str, Any]:
+        """A page of the log: {"events": [...], "next_seq": the first seq after it}."""
+        return self.page(from_seq, limit, Event.fields)
+
+    def page(self, from_seq: int, limit: int, body: Callable[[Event], Any]) -> dict[str, Any]:
+        """`events`, with the bodies that `body` gives: `Event.text` for an answer in JSON."""
+        first, most = max(1, int(from_seq)), min(max(1, int(limit)), 10_000)
+        with reading(self.store.engine) as connection:
+            rows = list(read_events(connection, self._id, first - 1, first - 1 + most))
+            wanted = sorted({row.decision for row in rows if row.decision > 1})
+            ids = self._ids(event_hashes(connection, self._id, wanted))
+        shown = [shown_event(row, ids.get(row.decision), body) for row in rows]
+        return {"events": shown, "next_seq": first + len(rows)}
+
+    def trail(self, before: int = 2**62, limit: int = 50, *, whole: bool = False) -> list[dict[str, Any]]:
+        """Events before a seq, the latest first: what stands out (alarms, resumes, amendments, corrections, rounds
+        taken out), or the `whole` log. An amendment has what it `changed`: [old, new] by name, None if not plain.
+        """
+        last, most = min(max(1, int(before)), 2**62), min(max(1, int(limit)), 10_000)
+        with reading(self.store.engine) as connection:
+            rows = trail(connection, self._id, last, most, whole=whole)
+            wanted = sorted({row.decision for row in rows if row.decision > 1})
+            ids = self._ids(event_hashes(connection, self._id, wanted))
+        return [shown_event(row, ids.get(row.decision)) | self._changed(row) for row in rows]
+
+    def _changed(self, event: Event) -> dict[str, Any]:
+        """What an amendment changed, as `changed`; nothing for other events."""
+        if not EVENT_KINDS[event.kind].amends:
+            return {}
+        self.store.spec(self._id, self.name, since=event.seq)
+        spec = next(each for each in self.spec.chain if each.since <= event.seq)
+        return {"changed": changes_in(spec.before, spec) if spec.before and spec.since == event.seq else {}}
+
+    def verify(self, *, checkpoint: Checkpoint | None = None, progress: Any = None) -> Report:
+        """Check the chain of hashes, replay the log, and recompute every decision, as `verify_study`."""
+        return verify_study(self.store, self.name, checkpoint=checkpoint, progress=progress)
+
+    def rows(self, *, unit: str | None = None, visit: str | None = None) -> Iterable[dict[str, Any]]:
+        """One mapping for each decision: the advice, what was applied, and the outcome; all, or those of a unit, a
+        visit or both. A unit or visit that no decision has is an error.
+        """
+        found = self._rows()
+        if unit is not None:
+            found = self._of_unit(unit)
+        if visit is not None:
+            found = [row for row in found if row.get("visit") == visit]
+            if not found:
+                raise unknown_visit(visit, unit)
+        return found
+
+    def to_frame(self, *, unit: str | None = None, visit: str | None = None) -> DataFrame:
+        """`rows` as a pandas DataFrame."""
+        return data_frame(self.rows(unit=unit, visit=visit))
+
+    frame = to_frame
+
+    def units(self) -> list[dict[str, Any]]:
+        """The units of the study: how many decisions, outcomes and outcomes over the threshold each has, with a 95 %
+        interval for the share of these.
+        """
+        return [{"unit": unit, **counts_of(rows)} for unit, rows in by_unit(self._rows()).items()]
+
+    def unit(self, unit: str) -> dict[str, Any]:
+        """One unit: its counts as in `units`, and its `course` (its `rows`)."""
+        course = self._of_unit(unit)
+        return {"unit": unit, **counts_of(course), "course": course}
+
+    def _rows(self) -> Iterable[dict[str, Any]]:
+        with reading(self.store.engine) as connection:
+            yield from effective_rows(self.spec.first, self.name, read_events(connection, self._id))
+
+    def _of_unit(self, unit: str) -> list[dict[str, Any]]:
+        found = [row for row in self._rows() if row.get("unit") == str(unit)]
+        if not found:
+            raise unknown_unit(str(unit))
+        return found
+
+    def export(self, path: str | Path) -> Path:
+        """Write the decisions to .csv or .parquet, or the whole log to .jsonl."""
+        with reading(self.store.engine) as connection:
+            return write_rows(path, self.spec.first, self.name, read_events(connection, self._id))
+
+    def _run(self, operation: Callable[[StudyTransaction], Answer]) -> Answer:
+        return self.store.submit(self._id, self.name, operation, spec=self.spec).result()
+
+    def _read(self, question: Callable[[StudyTransaction], Answer]) -> Answer:
+        return self.store.read(self._id, self.name, question, spec=self.spec)
+
+    def _ids(self, hashes: Mapping[int, bytes]) -> dict[int, str]:
+        return {seq: str(id_of(self.name, seq, name)) for seq, name in hashes.items()}
+
+    def _event(self, decision_id: str) -> Event:
+        asked = read_own_id(self.name, decision_id)
+        with reading(self.store.engine) as connection:
+            event = read_event(connection, self._id, asked.seq)
+        if event is None or not EVENT_KINDS[event.kind].decides:
+            raise no_decision(decision_id)
+        check_id(asked, id_of(self.name, event.seq, event.hash))
+        return event
+
+    def _waiting(self, transaction: StudyTransaction, most: int | None = None) -> list[tuple[DecisionId, int]]:
+        transaction.flush()
+        waiting = chain.from_iterable(phase.open for phase in reversed(transaction.state.phases))
+        found = (event for seq in islice(waiting, most) if (event := transaction.event(seq)))
+        return [(id_of(self.name, event.seq, event.hash), event.at) for event in found]
+
+
+def _told(name: str, value: Any) -> bool:
+    """Whether a person is told a recorded value; how a correction was worked in is for programs."""
+    return value is not None and value is not False and name not in ("in_place", "outcome_seq")
+
+
+def _fact(name: str, value: Any) -> str:
+    words = name.replace("_", " ")
+    return words if value is True else f"{words} {', '.join(value) if isinstance(value, list) else value}"
+
+
+def _flat(body: Mapping[str, Any]) -> dict[str, Any]:
+    """A body with several costs in fields of their own."""
+    costs = body.get("cost")
+    if not isinstance(costs, dict):
+        return dict(body)
+    return {**{f"cost_{name}": value for name, value in costs.items()}, **body, "cost": None}
+
+
+def _notes(transaction: StudyTransaction) -> list[str]:
+    last = transaction.event(transaction.state.seq)
+    ahead = 0.0 if last is None else (last.at - now()) / 1e6
+    if ahead <= 1.0:
+        return []
+    return [f"the last event is dated {ahead:.0f} s after this clock's time: a clock was set back, or one runs ahead"]
+
+
+# --- What a person does to a study as a whole
+
+
+class StudyConduct(StudyReader):
+    """A study that may be resumed, amended, marked and given history."""
+
+    @overload
+    def resume(
+        self,
+        reason: str,
+        *,
+        rule: str | None = None,
+        forget: bool = False,
+        key: str | None = None,
+        actor: str | None = None,
+        wait: Literal[True] = True,
+    ) -> Receipt: ...
+
+    @overload
+    def resume(
+        self,
+        reason: str,
+        *,
+        rule: str | None = None,
+        forget: bool = False,
+        key: str | None = None,
+        actor: str | None = None,
+        wait: Literal[False],
+    ) -> Future[Receipt]: ...
+
+    def resume(
+        self,
+        reason: str,
+        *,
+        rule: str | None = None,
+        forget: bool = False,
+        key: str | None = None,
+        actor: str | None = None,
+        wait: bool = True,
+    ) -> Receipt | Future[Receipt]:
+        """Clear the guard's alarm and restart its evidence: a person's decision, with a reason.
+
+        Args:
+            rule: the rule that stopped the study, as you know it; refused if another has stopped it since.
+            forget: HP-Conformal, HP-Shield and HP-Student: start again without the earlier rounds, stopped or not.
+        """
+        require(isinstance(forget, bool), "forget", forget, "must be True or False")
+        work = partial(
+            operations.resume, forget=forget, reason=checked_text("reason", reason), key=checked_text("key", key)
+        )
+        return self._write(partial(work, rule=checked_text("rule", rule), actor=self._who(actor)), wait)
+
+    def amend(
+        self,
+        spec: SafetySpec | Mapping[str, Any] | None = None,
+        *,
+        reason: str,
+        changes: Mapping[str, Any] | None = None,
+        from_round: int | None = None,
+        keep_learning: bool | None = None,
+        key: str | None = None,
+        actor: str | None = None,
+    ) -> Receipt:
+        """Change the specification from the next decision on, for a reason. Earlier rounds stay judged by the earlier
+        rules; the promise and its evidence begin again, unless only labels and rules of the guard that stop a study
+        change. A stopped study stays stopped: resume it afterwards.
+
+        Args:
+            spec: the whole new specification, as for `create_study`; `dim` and `features` stay as they are and may be
+                left out. Or a `SafetySpec`: all but the promise stays.
+            changes: or only what differs, {"threshold": 0.6, "guard": {"max_open": 50}}.
+            from_round: the round from which on it holds, as a check: it must be the next one.
+            keep_learning: True keeps what was learned, or refuses where nothing proves that this is right; False starts
+                again, if the promise begins again. By default it is kept where that is proved: if only labels and rules
+                of the guard that stop a study change, or, for a certified policy with one cost, only the threshold, the
+                fallback and the guard.
+        """
+        require((spec is None) != (changes is None), "changes", changes, "or spec must be given, but not both")
+        whole = from_round is None or is_whole(from_round, 0)
+        require(whole, "from_round", from_round, "must be a whole number, that of the next round", "leave it out")
+        read = partial(new_fields, given=changes if spec is None else spec, whole=spec is not None)
+        with suppress(InvalidInput):  # it warns here; the writer refuses, which knows the present specification
+            amended_spec(self.spec, read(self.spec), quiet=False)
+        work = partial(operations.amend, read=read, from_round=from_round, keep_learning=keep_learning)
+        why, name = checked_text("reason", reason), checked_text("key", key)
+        return self._run(partial(work, reason=why, key=name, actor=self._who(actor)))
+
+    def checkpoint(self, reason: str = "", *, actor: str | None = None) -> dict[str, Any]:
+        """Mark the log. Keep the answer elsewhere: `verify(checkpoint=...)` then finds any change before it."""
+        why = checked_text("reason", reason)
+        return self._run(partial(operations.checkpoint, reason=why, actor=self._who(actor)))
+
+    def import_history(
+        self, rounds: str | Path | Iterable[Mapping[str, Any]], *, reason: str = "warm start", actor: str | None = None
+    ) -> int:
+        """Warm start: past rounds from a CSV or parquet file, or from mappings with context, action, reward and cost.
+
+        Either all rounds are imported, before the first decision, or none. Assumed: they are complete and unselected,
+        and each action was chosen without knowing anything about its outcome beyond the context. They prove nothing
+        about the promise, and the monitor does not count them. A context outside the stated ranges is refused.
+        """
+        rows = read_history(self.spec.rules, rounds)
+        work = partial(
+            operations.import_rounds, rounds=rows, reason=checked_text("reason", reason), actor=self._who(actor)
+        )
+        return self._run(work)
+
+    def _write(
+        self, operation: Callable[[StudyTransaction], Answer], wait: bool, key: str | None = None
+    ) -> Answer | Future[Answer]:
+        future = self.store.submit(self._id, self.name, operation, key=key, spec=self.spec)
+        if not wait:
+            return future
+        self.store.release()  # whoever waits may be the thread that would release
+        return future.result()
+
+    def _who(self, actor: str | None) -> str:
+        return self.actor if actor is None else checked_text("actor", actor)
+
+
+# --- `Study`
 
 
 class Study(StudyConduct):

@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from safedial.decision.decision import LIMITS
-from safedial.study import failpoints, log
-from safedial.study.errors import StudyError
-from safedial.study.event import Event, next_event, now
-from safedial.study.event_kinds import EVENT_KINDS
-from safedial.study.kept_states import placed, thinned
+from safedial.rounds.decision import LIMITS
+from safedial.study import log, study_errors
+from safedial.study.event import EVENT_KINDS, Event, next_event, now
 from safedial.study.log import Head
 from safedial.study.reducer import update_state
 from safedial.study.replay_log import (
     Change,
     NeedsReplay,
+    Ready,
     Source,
     apply_event,
     catch_up,
@@ -24,9 +22,9 @@ from safedial.study.replay_log import (
     reached,
     snapshot_body,
 )
-from safedial.study.replayer import Ready
 from safedial.study.snapshot import pack
-from safedial.study.state import State
+from safedial.study.state import State, placed, thinned
+from safedial.study.study_errors import StudyError
 
 MEMORY_BYTES = 1_000
 """After a snapshot the next state is kept in memory after one event for this many of its own bytes, so that a large one
@@ -193,8 +191,8 @@ class StudyTransaction:
                 self._old = set()
             log.add_keys(self.connection, self.source.study, self._keys)
             self._keys = {}
-        if failpoints.armed:
-            failpoints.hit("inserted")
+        if study_errors.armed:
+            study_errors.hit("inserted")
 
     def follow(self, head: Head, *, replay: bool = True) -> bool:
         """Apply what other writers appended; False if the log is not the one of this state. `replay` as for
@@ -232,4 +230,4 @@ class StudyTransaction:
             self.state.next_shot = seq + (len(content) - shared) // MEMORY_BYTES
             self.append("snapshot", snapshot_body(first, seq, name), actor="store")
             self.flush()
-        failpoints.hit("snapshot_written")
+        study_errors.hit("snapshot_written")

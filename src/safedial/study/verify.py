@@ -1,24 +1,49 @@
-"""Verify a log: check its hash chain and its snapshots, and recompute every decision.
+"""Does a log written by another processor or build agree with this one, up to rounding?
+
+The same log gives the same bits in any process of one build on one machine. Elsewhere another BLAS kernel or
+mathematical library rounds differently, and the learner's predictions differ in their last digits: by 1e-14 if the
+ridge is as large as the contexts, by more if it is much smaller. From a prediction to a decision it takes only a few
+well-conditioned operations. So a decision whose learner bounds its rounding (`Learner.rounding`) agrees if
+
+* the numbers of its prediction agree within 1e-9, or within the learner's own bound on rounding (bounds.rounding) if
+  that
+  is more; and
+* the decision recomputed from the recorded prediction has the same actions, within 1e-12, and the same other numbers,
+  within 1e-9.
+
+Any other decision is compared with the recomputed one, with the same two tolerances. Values that are not numbers must
+be equal. A choice that depends on the last digits (a reward index within rounding of 0, evidence within rounding of an
+alarm) may differ elsewhere; no tolerance can tell that from a changed log.
+
+Verify a log: check its hash chain and its snapshots, and recompute every decision.
 
 Only the events are trusted: the log is replayed from the first one. A decision agrees if it is the same byte for byte,
 or, if another processor or build made it, the same up to rounding (study.agreement).
+
+Verify a study by its name, or all studies of a store; a long log in parts, by several processes.
+
+Part k starts from a stored snapshot without trusting it: part k − 1 must end in exactly that state, byte for byte. So
+if all parts agree, the log is verified from its first event to its head. Otherwise nothing is concluded, and the log is
+verified in one piece, which finds the place.
 """
 
 from __future__ import annotations
 
+import math
+import multiprocessing
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from safedial.checkpoints import Checkpoint, read_marks
-from safedial.notebook import card, named_values
-from safedial.study.agreement import Agreement
-from safedial.study.corrections import IN_PLACE
-from safedial.study.errors import StoreUnavailable, StudyError
-from safedial.study.event import START, Event, canonical, follows
-from safedial.study.event_bodies import body_of, noted_in
-from safedial.study.event_kinds import EVENT_KINDS
-from safedial.study.kept_states import NEVER
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.io import card, named_values
+from safedial.rounds.outcome import Asked
+from safedial.study.checkpoints import Checkpoint, read_marks, read_store_marks
+from safedial.study.database import open_engine, reading
+from safedial.study.event import EVENT_KINDS, START, Event, canonical, follows, orjson
 from safedial.study.log import (
     keyed_events,
     read_event,
@@ -27,12 +52,101 @@ from safedial.study.log import (
     read_snapshot,
     revisions,
     snapshot_seqs,
+    study_names,
 )
 from safedial.study.operations import VISIT, request_digest, request_of, visit_entry
-from safedial.study.reducer import decide_next, question_of
-from safedial.study.replay_log import Source, apply_event, change_of, first_spec, replayed, snapshot_body
-from safedial.study.snapshot import pack
-from safedial.study.state import State
+from safedial.study.reducer import IN_PLACE, body_of, decide_next, noted_in, question_of
+from safedial.study.replay_log import Source, apply_event, change_of, first_spec, read_study, replayed, snapshot_body
+from safedial.study.snapshot import pack, parts, unpacked
+from safedial.study.state import NEVER, State
+from safedial.study.store import Store
+from safedial.study.study_errors import StoreUnavailable, StudyError
+
+ACTION, NUMBER, STATE = 1e-12, 1e-9, 1e-6
+"""How far actions, other numbers of a decision, and numbers of a snapshot may differ, relative to 1 or their size."""
+
+ACTIONS = ("action", "intensity", "safe_action")
+
+
+class Agreement:
+    """Compares a log with what is recomputed, event by event.
+
+    `spent` is how much rounding may have added up since the last decision that was equal to the bit: ln det is a sum of
+    ln(1 + ω·width²) over rounds, and the evidence against the noise is a sum too. Each round adds twice its width's
+    tolerance, but no more than its term can be.
+    """
+
+    def __init__(self) -> None:
+        self.spent = 0.0
+
+    def exact(self) -> None:
+        """Record that a decision was equal to the bit, including ln det."""
+        self.spent = 0.0
+
+    def on_decision(self, state: State, asked: Asked, again: dict[str, Any], body: dict[str, Any]) -> bool:
+        """Whether a decision's recorded `body` equals the recomputed one, `again`, up to rounding."""
+        learner = state.learner
+        vector, norm, raw = asked.vector, asked.norm, body["context"]
+        room = learner.rounding(vector, norm)
+        if room is None:
+            return _agrees(_plain(again), body)
+        rules = state.study.rules
+        self.spent += min(2.0 * room, math.log1p(norm * norm / rules.spec.ridge))
+        for own, stated in zip(_linear(_plain(again["prediction"])), _linear(body["prediction"]), strict=True):
+            if not _close(own.pop("log_det"), stated.pop("log_det"), NUMBER, self.spent) or not _close(
+                own, stated, NUMBER, room
+            ):
+                return False
+        seen = learner.reread(rules, body["prediction"], vector, norm)
+        follows = decide_next(state, asked, raw, seen=seen)
+        return _agrees(_plain(body_of(follows, raw, state, noted_in(body))), body)
+
+    def on_snapshot(self, state: State, mine: bytes, theirs: bytes) -> bool:
+        """Whether a snapshot equals the state up to rounding: every number within 1e-6, or `spent` if that is more."""
+        try:
+            (head, arrays), (other, others) = parts(mine), parts(theirs)
+            near = all(_near(own, others[name], STATE + self.spent) for name, own in arrays.items())
+            return near and _close(head, other, NUMBER, self.spent)
+        except (LookupError, TypeError, ValueError):
+            return False
+
+
+def _near(a: NDArray[Any], b: NDArray[Any], share: float) -> bool:
+    if a.dtype.kind != "f":
+        return np.array_equal(a, b)
+    size = max(1.0, np.abs(a[np.isfinite(a)]).max(initial=0.0))
+    return np.allclose(a, b, rtol=0.0, atol=share * size, equal_nan=True)
+
+
+def _linear(written: dict[str, Any]) -> list[dict[str, Any]]:
+    """The numbers of a linear prediction, or of each cost's."""
+    each = [part["prediction"] for part in written["costs"].values()] if "costs" in written else [written]
+    return [dict(numbers) for numbers in each]
+
+
+def _plain(stated: dict[str, Any]) -> dict[str, Any]:
+    """The values as they are read from a log."""
+    return orjson.loads(canonical(stated))
+
+
+def _agrees(again: dict[str, Any], body: dict[str, Any]) -> bool:
+    names = again.keys() - {"version"}
+    return names == body.keys() - {"version"} and all(
+        _close(again[name], body[name], ACTION if name in ACTIONS else NUMBER) for name in names
+    )
+
+
+def _close(a: Any, b: Any, tolerance: float, room: float = 0.0) -> bool:
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_close(a[name], b[name], tolerance, room) for name in a)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(_close(*pair, tolerance, room) for pair in zip(a, b, strict=True))
+    if isinstance(a, float) and isinstance(b, float):
+        return abs(a - b) <= tolerance * max(1.0, abs(a), abs(b)) + room
+    return a == b
+
+
+# --- Verify a log: check its hash chain and its snapshots, and recompute every decision
 
 CLOCK_SLACK = 1_000_000
 """Microseconds by which the clocks of two workers may differ without a mention."""
@@ -293,3 +407,112 @@ class _Check:
             return
         if seq == self.stop or not self.agreement.on_snapshot(state, own, content):
             raise _Bad(seq, "has a snapshot that is not the state after it")
+
+
+# --- Verify a study by its name
+
+SUMMED = ("decisions", "inexact", "clock_back")
+LEAST = 20_000
+"""The fewest events for which a process of its own pays."""
+
+
+def verify_study(
+    store: Store,
+    name: str,
+    *,
+    checkpoint: Checkpoint | None = None,
+    progress: Any = None,
+    workers: int = 1,
+) -> Report:
+    """`Study.verify` by name, for a study whose log may be too broken to open.
+
+    `checkpoint` is what `Study.checkpoint` or `checkpoint_store` gave, the path of its file, or SEQ:HASH. With
+    `workers`, that many processes verify a long log in parts. They import the calling program, so a script needs
+    `if __name__ == "__main__"`.
+    """
+    study = store.find(name)
+    read_marks(checkpoint, name)
+    if workers > 1 and store.own_policy(study) is None:
+        report = verify_parts(store, study, name, checkpoint=checkpoint, workers=workers)
+        if report is not None:
+            return report
+    with reading(store.engine) as connection:
+        return verify_log(
+            Source(connection, study, name, store.own_policy(study)), checkpoint=checkpoint, progress=progress
+        )
+
+
+def verify_store(
+    store: Store, *, checkpoint: Checkpoint | None = None, workers: int = 1, progress: Any = None
+) -> list[Report]:
+    """A report of every study, and one of each that the checkpoint of the store names and the store no longer holds.
+
+    A study that was created after the checkpoint is compared with nothing.
+    """
+    marked = read_store_marks(checkpoint)
+    with reading(store.engine) as connection:
+        names = [name for _, name, _ in study_names(connection)]
+    lost = "is missing: the checkpoint names this study, and the store does not hold it"
+    gone = [
+        Report(ok=False, study=name, events=0, decisions=0, inexact=0, seq=0, hash="", first_bad=1, problem=lost)
+        for name in marked.keys() - set(names)
+    ]
+    more = {"workers": workers, "progress": progress}
+    return [*(verify_study(store, name, checkpoint=marked.get(name), **more) for name in names), *gone]
+
+
+class _Part(NamedTuple):
+    storage: str
+    study: int
+    name: str
+    start: tuple[int, bytes] | None
+    stop: int | None
+    checkpoint: Any
+
+
+def verify_parts(store: Store, study: int, name: str, *, checkpoint: Any, workers: int) -> Report | None:
+    """The report of a log whose parts all agree; None if it is too short, or if one part does not."""
+    with reading(store.engine) as connection:
+        snapshots = snapshot_seqs(connection, study)
+        head = read_head(connection, study).seq
+    cuts = _cuts(snapshots, head, min(workers, head // LEAST))
+    if not cuts:
+        return None
+    starts, stops = [None, *cuts], [*(seq for seq, _ in cuts), None]
+    parts = [_Part(store.storage, study, name, *ends, checkpoint) for ends in zip(starts, stops, strict=True)]
+    with ProcessPoolExecutor(len(parts), multiprocessing.get_context("spawn")) as pool:
+        reports = [report for report in pool.map(_verify_part, parts) if report is not None and report.ok]
+    if len(reports) < len(parts):
+        return None
+    last = reports[-1]
+    summed = {field: sum(getattr(report, field) for report in reports) for field in SUMMED}
+    back = min((report.clock_back_at for report in reports if report.clock_back_at is not None), default=None)
+    return Report(**{**last.to_dict(), **summed, "events": last.seq, "clock_back_at": back})
+
+
+def _cuts(snapshots: list[tuple[int, bytes]], head: int, parts: int) -> list[tuple[int, bytes]]:
+    """The snapshots nearest to where equal parts would begin."""
+    found = {}
+    for part in range(1, parts):
+        wanted = head * part // parts
+        nearest = min(snapshots, key=lambda shot: abs(shot[0] - wanted), default=None)
+        if nearest is not None and LEAST <= nearest[0] <= head - LEAST:
+            found[nearest[0]] = nearest
+    return sorted(found.values())
+
+
+def _verify_part(part: _Part) -> Report | None:
+    engine = open_engine(part.storage)
+    try:
+        with reading(engine) as connection:
+            source, state = Source(connection, part.study, part.name), None
+            if part.start is not None:
+                content = read_snapshot(connection, part.study, *part.start)
+                if content is None:
+                    return None
+                state = unpacked(read_study(source), content)
+                if state is None:
+                    return None
+            return verify_log(source, checkpoint=part.checkpoint, start=state, stop=part.stop)
+    finally:
+        engine.dispose()

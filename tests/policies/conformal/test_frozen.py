@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from safedial import make_policy
-from safedial.core.conformal import places
-from safedial.policies.conformal.frozen import Setup
-from safedial.policies.conformal.memory import FIRST_FIT, Rounds
+from safedial.bounds.ranks import places
+from safedial.policies.conformal_rounds import FIRST_FIT, Rounds, Setup
 from tests.conftest import make_spec
 
 

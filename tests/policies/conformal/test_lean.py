@@ -8,9 +8,9 @@ import pytest
 from scipy.stats import binomtest
 
 from safedial import LinearWorld, make_policy, simulate
-from safedial.core.conformal import places
+from safedial.bounds.ranks import places
 from safedial.policies import promised_risk
-from safedial.policies.conformal.frozen import Setup
+from safedial.policies.conformal_rounds import Setup
 from tests.conftest import make_spec
 from tests.policies.conformal.test_frozen import filled, ridge_coef
 

@@ -5,9 +5,8 @@ import pytest
 from scipy.stats import binomtest
 
 from safedial import LinearWorld, make_policy
-from safedial.policies.conformal.frozen import Setup, find_ties
-from safedial.policies.conformal.memory import Rounds
-from safedial.worlds.world import generators
+from safedial.policies.conformal_rounds import Rounds, Setup, find_ties
+from safedial.simulation.world import generators
 from tests.conftest import make_spec
 
 LEVEL = 1e-6

@@ -1,0 +1,138 @@
+"""Ordinary least squares for one learner by QR, with bounds that hold whatever rounding did.
+
+[X y_c y_r] has the triangular factor T, updated by one row at a time with Householder reflections. The
+computed T is that of [X + ΔX, y + Δy], each column moved by at most γ of its norm, γ = c(n + d)u (Higham 2002, section
+19.3). Let R be its first d columns, D = diag(‖X_j‖), K = ‖DR⁻¹‖_F, η = γ√d·K, so that ‖ΔX·R⁻¹‖ ≤ η, and f = 2η + η².
+With v = R⁻ᵀx, b the next column of T above the diagonal, ρ the entry on its diagonal:
+
+    w² ≤ ‖v‖²/(1 − f)        √RSS ≤ ρ + (γ + η)‖y‖        |⟨x,μ̂⟩ − vᵀb| ≤ ‖v‖·(1 + η)(2η + γ)‖y‖/(1 − f)
+
+(the first as R⁻ᵀXᵀXR⁻¹ = I − F with ‖F‖ ≤ f; the second as RSS is least at μ̂; the last from the two normal equations:
+(I − F)R(μ̂ − μ̃) = −R⁻ᵀΔXᵀr̃ + R⁻ᵀXᵀ(ΔX·μ̃ − Δy)). The triangular solve for v is another such ΔR, so γ has a factor for it.
+K falls as rounds come, apart from D, so a value computed earlier, times the growth of D, bounds it. Above `WORST` the
+contexts count as ill-conditioned, and nothing is known.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import get_blas_funcs, get_lapack_funcs, solve_triangular
+
+from safedial.bounds.least_squares import SPARE, WORST, Fitted, is_due
+from safedial.bounds.rounding import SAFETY, UNIT, round_up
+
+Array = NDArray[np.float64]
+
+_BLAS: Any = get_blas_funcs(("dot", "nrm2", "trsv"), dtype=np.float64)
+_LAPACK: Any = get_lapack_funcs(("tpqrt", "trtri"), dtype=np.float64)
+
+ddot, dnrm2, dtrsv = _BLAS
+dtpqrt, dtrtri = _LAPACK
+
+
+class Reading(NamedTuple):
+    """What the certified numbers of every context share: factors for the mean's slack and for the width, and √RSS."""
+
+    slack: float
+    stretch: float
+    spread: float
+
+
+class Triangle(NamedTuple):
+    """The triangular factor of [X y_c y_r], the columns' squared norms, n, an upper bound on K, and what follows from
+    these; None where nothing is known.
+    """
+
+    factor: Array
+    columns: Array
+    rounds: int
+    condition: float
+    reading: Reading | None
+
+
+def empty(dim: int) -> Triangle:
+    """No rows yet."""
+    return triangle(np.zeros((dim + 2, dim + 2)), np.zeros(dim + 2), 0, math.inf)
+
+
+def append(before: Triangle, row: Array) -> Triangle:
+    """With one more row (x, y_c, y_r)."""
+    columns, rounds = before.columns + row * row, before.rounds + 1
+    factor, *_ = dtpqrt(0, min(row.size, 32), before.factor, row[None, :])
+    # The sign of a row whose diagonal is nearly 0 hangs on rounding; without it processors agree.
+    factor *= np.where(np.diagonal(factor) < 0.0, -1.0, 1.0)[:, None]
+    dim, known = row.size - 2, before.condition
+    if rounds < dim:
+        known = math.inf
+    elif known == math.inf or is_due(rounds):
+        known = _condition(factor, columns)
+    else:
+        known *= math.sqrt(float(np.max(columns[:dim] / before.columns[:dim])))
+    return triangle(factor, columns, rounds, known)
+
+
+def triangle(factor: Array, columns: Array, rounds: int, condition: float) -> Triangle:
+    """The triangle of these, with what can be certified from it."""
+    dim, unit = columns.size - 2, _unit(columns, rounds)
+    turned = unit * math.sqrt(dim) * condition
+    part, reading = 2.0 * turned + turned * turned, None
+    if rounds - dim >= SPARE and condition <= WORST and part < 0.5:
+        target = math.sqrt(float(columns[dim]))
+        slack = 2.0 * (1.0 + turned) * (3.0 * turned + 2.0 * unit) * target / (1.0 - part)
+        spread = round_up(abs(float(factor[dim, dim])) + 2.0 * (unit + turned) * target)
+        reading = Reading(slack, round_up((1.0 + turned) / math.sqrt(1.0 - part)), spread)
+    return Triangle(np.asfortranarray(factor), columns, rounds, condition, reading)
+
+
+def _condition(factor: Array, columns: Array) -> float:
+    """K = ‖DR⁻¹‖_F, or ∞ where R is singular."""
+    dim = columns.size - 2
+    inverse, singular = dtrtri(np.asfortranarray(factor[:dim, :dim]))
+    if singular:
+        return math.inf
+    size = math.sqrt(float(columns[:dim] @ np.vecdot(inverse, inverse)))
+    return size * (1.0 + 1e-6) if math.isfinite(size) else math.inf
+
+
+def _unit(columns: Array, rounds: int) -> float:
+    """γ: how far a column of the data may have been moved, relatively."""
+    return 8.0 * SAFETY * UNIT * (rounds + columns.size + 8) * math.sqrt(columns.size)
+
+
+def certified(seen: Triangle, context: Array, norm: float) -> Fitted:
+    """The fit at a context: cost, width and √RSS are upper bounds whatever rounding did; not ready if it did much."""
+    factor, _, rounds, _, reading = seen
+    dim = context.size
+    degrees = float(rounds - dim)
+    if reading is None:
+        return Fitted(0.0, 0.0, 0.0, 0.0, max(degrees, 1.0), False, norm, float(rounds))
+    padded = np.zeros(dim + 2)
+    padded[:dim] = context
+    direction = dtrsv(factor, padded, trans=1, overwrite_x=1)
+    length = dnrm2(direction, n=dim)
+    cost = round_up(ddot(direction, factor[:, dim], n=dim) + reading.slack * length)
+    reward = ddot(direction, factor[:, dim + 1], n=dim)
+    width = round_up(length * reading.stretch)
+    return Fitted(reward, cost, width, reading.spread, degrees, True, norm, float(rounds))
+
+
+def moved(seen: Triangle, context: Array) -> float:
+    """How far rounding may have moved the numbers of `certified`; nothing while they are not ready."""
+    if seen.reading is None:
+        return 0.0
+    dim, (slack, _, spread) = context.size, seen.reading
+    length = float(np.linalg.norm(solve_triangular(seen.factor[:dim, :dim], context, trans=1)))
+    return max(slack * max(length, 1.0), spread - abs(float(seen.factor[dim, dim])))
+
+
+def volume(seen: Triangle, ridge: float) -> tuple[float, float]:
+    """(an upper bound on ln det(I + G/λ), a lower bound on g_min), whatever rounding did."""
+    dim = seen.columns.size - 2
+    values = np.linalg.svd(seen.factor[:dim, :dim], compute_uv=False)
+    moved = _unit(seen.columns, seen.rounds) * math.sqrt(float(np.sum(seen.columns[:dim])))
+    largest = float(np.sum(np.log1p((values + moved) ** 2 / ridge)))
+    return round_up(largest) + UNIT * dim, max(float(values[-1]) - moved, 0.0) ** 2

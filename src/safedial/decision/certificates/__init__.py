@@ -1,1 +1,0 @@
-"""Certificates: what a decision states about itself. One file for each kind of promise."""

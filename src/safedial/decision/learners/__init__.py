@@ -1,1 +1,0 @@
-"""What learns from outcomes, one kind a file."""

@@ -1,1 +1,0 @@
-"""Pictures, and their common style. Each experiment draws its own pictures, in its file in `experiments`."""

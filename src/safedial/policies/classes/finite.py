@@ -1,0 +1,247 @@
+"""A finite list of functions: Algorithm 2 as the paper writes it, and a tighter confidence set.
+
+| radius | the set | note |
+|---|---|---|
+| `paper` | ‖f − f̂‖²_D ≤ 8κ² ln(|F|/δ′) | Lemma confidRad |
+| `mixture` | SSE(f) ≤ −2κ² ln Σ_h π(h) exp(−SSE(h)/2κ²) + 2κ² ln(1/δ′) | any prior π; the default |
+
+SSE(f) = Σ_s ω_s (y_s − f(x_s))². Why `mixture` holds: for each h, with Δ = √ω(h − f*)(x_s),
+
+    exp(−[SSE(h) − SSE(f*)]/2κ²) = Π_s exp(√ω ξ_s Δ_s/κ² − Δ_s²/2κ²)
+
+is a supermartingale that starts at 1, because E exp(√ω ξ Δ/κ²) ≤ exp(Δ²/2κ²). So is the average over π, and Ville's
+inequality bounds it by 1/δ′ for all t with probability ≥ 1 − δ′. The two sets are not nested, so the choice must not
+depend on the data; in practice `mixture` is usually much smaller, because it needs no factor 8.
+
+Both sets always contain f̂, so neither is ever empty: data cannot refute a finite class here.
+
+A function whose loss is not a number stays in the set, because nothing rules it out.
+
+Terms of the sum below e^{−CUT} of the largest are omitted, which makes the sum smaller and the set larger.
+
+Rounding: computed in another order, or on another processor, a function's values differ in their last digits, so a
+value counts as known to ε = `ROUNDING`·bound, which is added to the range at both ends. √SSE is a norm of the gaps, so
+it is known to ε√W, W = Σ_s ω_s, and its sum over N rounds to (N + 8)u relatively:
+
+    (√SSE − ε√W)²(1 − (N + 8)u) ≤ exact SSE ≤ (√SSE + ε√W)²(1 + (N + 8)u)
+
+`mixture` takes the upper losses for its limit, which grows with each of them, and compares the lower ones with it. For
+`paper` the same holds of ‖f − f̂‖²_D with 2ε; and the exact SSE of f̂, the least as computed, exceeds the least by at
+most the gap s between its two bounds, which adds at most 2s to ‖f* − f̂‖²_D.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.errors import require
+from safedial.model.spec import SafetySpec
+from safedial.policies.classes.function_class import FunctionClass, Interval, Outcomes, check_bound
+
+Array = NDArray[np.float64]
+
+CUT = 40.0
+UNIT = 2.0**-53
+ROUNDING = 1e-12
+"""The accuracy of the functions' values, as a share of the bound."""
+
+
+class View(NamedTuple):
+    """All functions at one context, (..., F), and the losses so far, (..., targets, F)."""
+
+    values: Array
+    context: Array
+    state: State
+
+    @property
+    def informative_rounds(self) -> Array:
+        return self.state.informative_rounds
+
+
+class State(NamedTuple):
+    """Losses SSE (..., targets, F), the count and W = Σ ω; for the paper's set also the rounds themselves."""
+
+    loss: Array
+    informative_rounds: Array
+    weight_sum: Array
+    contexts: list[Array]
+    weights: list[Array]
+    anchor: Array
+    distance: Array
+
+    def enclosed(self, squares: Array, error: float) -> tuple[Array, Array]:
+        """Bounds on the exact sums of squares (..., F) over the rounds, if each gap is off by up to `error`."""
+        share = (self.informative_rounds + 8.0)[..., None] * UNIT
+        root, off = np.sqrt(squares), error * np.sqrt(self.weight_sum)[..., None]
+        return np.maximum(root - off, 0.0) ** 2 * (1.0 - share), (root + off) ** 2 * (1.0 + share)
+
+
+def finite(
+    functions: Callable[[Any], Any] | Sequence[Callable[[Any], Any]],
+    *,
+    radius: Literal["mixture", "paper"] = "mixture",
+    prior: Any = None,
+    bound: float = 1.0,
+) -> FunctionClass:
+    """The functions of a list, one of which is the truth.
+
+    Args:
+        functions: a list of functions from contexts (..., d) to values (...), or one function to values (..., F), which
+            is faster; with values in [−bound, bound], computed to within 1e-12·bound. 100,000 functions are fine.
+        radius: "mixture" (default) or "paper", chosen in advance.
+        prior: π, F positive weights (they are scaled to sum 1), for "mixture"; equal by default.
+        bound: a bound on |f|; 1 in the paper.
+
+    >>> directions = np.array([[1.0, 0.0, 0.6], [0.0, 1.0, 0.8]])
+    >>> finite(lambda x: np.tanh(x @ directions)).init(2).loss.shape
+    (2, 3)
+    """
+    require(radius in ("mixture", "paper"), "radius", radius, "must be 'mixture' or 'paper'")
+    check_bound("bound", bound)
+    evaluate = _as_one(functions)
+    weights, error = None if prior is None else _check_prior(prior, radius), ROUNDING * bound
+
+    def at(context: Any, count: int | None = None) -> Array:
+        values = np.asarray(evaluate(context), dtype=float)
+        _check_values(values, np.shape(context)[:-1], bound, count)
+        return values
+
+    def init(dim: int, *, ridge: Any = None, batch: tuple[int, ...] = (), targets: int = 2) -> State:
+        count = at(np.zeros((1, dim))).shape[-1]
+        same = weights is None or len(weights) == count
+        require(same, "prior", prior, f"must have one weight for each of the {count} functions")
+        zeros = np.zeros((*batch, targets, count))
+        anchor = np.full((*batch, targets), -1)
+        distance = zeros.copy() if radius == "paper" else zeros
+        return State(zeros, np.zeros(batch), np.zeros(batch), [], [], anchor, distance)
+
+    def look(state: State, context: Any) -> View:
+        return View(at(context, state.loss.shape[-1]), np.asarray(context, dtype=float), state)
+
+    def bounds(view: View, target: int, *, noise: Any, spec: SafetySpec) -> Interval:
+        state, values = view.state, view.values
+        loss = state.loss[..., target, :]
+        best = np.argmin(loss, axis=-1)
+        least, most = state.enclosed(loss, error)
+        if radius == "mixture":
+            outside = least > _mixture_limit(most, noise, spec, weights)[..., None]
+        else:
+            limit = 8.0 * noise * noise * (np.log(loss.shape[-1]) + spec.log_inverse_risk) * (1.0 + ROUNDING)
+            low, high = (np.take_along_axis(part, best[..., None], axis=-1) for part in (least, most))
+            distance, _ = state.enclosed(_distance(state, target, best, evaluate), 2.0 * error)
+            outside = distance > np.asarray(limit)[..., None] + 2.0 * (high - low)
+        inside = ~outside
+        spread = np.broadcast_to(values, loss.shape)
+        lower = np.min(spread, axis=-1, where=inside, initial=np.inf) - error
+        upper = np.max(spread, axis=-1, where=inside, initial=-np.inf) + error
+        estimate = np.take_along_axis(spread, best[..., None], axis=-1)[..., 0]
+        return Interval(estimate, lower, upper, np.zeros(best.shape, dtype=bool))
+
+    def update(state: State, view: View, outcomes: Outcomes) -> State:
+        weight = np.broadcast_to(outcomes.weight, state.informative_rounds.shape)
+        values = np.broadcast_to(view.values, (*weight.shape, state.loss.shape[-1]))
+        for target, outcome in enumerate(outcomes.targets):
+            gap = values - np.broadcast_to(outcome, weight.shape)[..., None]
+            gap *= gap
+            gap *= weight[..., None]
+            state.loss[..., target, :] += gap
+        if radius == "paper":
+            _remember(state, view, values, weight)
+        count = state.informative_rounds + (weight > 0.0)
+        return state._replace(informative_rounds=count, weight_sum=state.weight_sum + weight)
+
+    options = {"functions": functions, "radius": radius, "prior": prior, "bound": bound}
+    assumptions = ("the mean is one of the functions of the list", "list and prior fixed in advance")
+    steps = (init, look, bounds, update, lambda view, spec: bound, lambda spec: bound, _pack, _unpack)
+    return FunctionClass("finite", "certified", options, assumptions, *steps)
+
+
+def _as_one(functions: Any) -> Callable[[Any], Any]:
+    if callable(functions):
+        return functions
+    listed = isinstance(functions, Sequence) and not isinstance(functions, str)
+    require(listed and len(functions) > 0, "functions", functions, "must be a function, or a list of at least one")
+    for index, function in enumerate(functions):
+        require(callable(function), f"functions[{index}]", function, "must be a function of contexts")
+    every: list[Callable[[Any], Any]] = list(functions)
+    return lambda context: np.stack([np.asarray(function(context), dtype=float) for function in every], axis=-1)
+
+
+def _check_values(values: Array, lead: tuple[int, ...], bound: float, count: int | None) -> None:
+    rule = f"must give values of shape {(*lead, 'F')} for these contexts"
+    require(values.ndim == len(lead) + 1 and values.shape[:-1] == lead, "functions", values.shape, rule)
+    require(values.shape[-1] > 0, "functions", values.shape, "must be at least one function")
+    same = count is None or values.shape[-1] == count
+    require(
+        same, "functions", values.shape[-1], f"changed in number: there were {count}", "a class is fixed in advance"
+    )
+    low, high = float(np.min(values)), float(np.max(values))
+    within = -bound * (1.0 + ROUNDING) <= low and high <= bound * (1.0 + ROUNDING)
+    seen = high if abs(high) >= abs(low) else low
+    require(
+        within, "functions", seen, f"must have values in [-{bound:g}, {bound:g}]", "scale outcomes, or state `bound`"
+    )
+
+
+def _check_prior(prior: Any, radius: str) -> Array:
+    require(radius == "mixture", "prior", "given", "is for radius 'mixture'; the paper's radius has none")
+    weights = np.asarray(prior, dtype=float)
+    sound = weights.ndim == 1 and weights.size > 0 and np.all(weights > 0) and np.all(np.isfinite(weights))
+    require(sound, "prior", prior, "must be a list of positive numbers, one for each function")
+    return np.log(weights / weights.sum())
+
+
+def _mixture_limit(loss: Array, noise: Any, spec: SafetySpec, log_prior: Array | None) -> Array:
+    """−2κ² ln Σ π exp(−SSE/2κ²) + 2κ² ln(1/δ′), rounded up."""
+    scale = 2.0 * noise * noise
+    exponent = loss / -scale
+    if log_prior is not None:
+        exponent = exponent + log_prior
+    top = np.max(exponent, axis=-1, keepdims=True)
+    exponent -= top
+    total = np.sum(np.exp(exponent, where=~(exponent <= -CUT), out=np.zeros_like(exponent)), axis=-1)
+    uniform = np.log(loss.shape[-1]) if log_prior is None else 0.0
+    limit = scale * (uniform - top[..., 0] - np.log(total) + spec.log_inverse_risk)
+    return limit + ROUNDING * (scale + np.abs(limit)) * loss.shape[-1] ** 0.5
+
+
+def _distance(state: State, target: int, best: Array, evaluate: Callable[[Any], Any]) -> Array:
+    """‖f − f̂‖²_D for every f: kept while f̂ stays the same, recomputed from the rounds when it changes."""
+    moved = np.asarray(state.anchor[..., target] != best)
+    if np.any(moved):
+        fresh = np.zeros((int(moved.sum()), state.loss.shape[-1]))
+        index: Any = best[moved]
+        for context, weight in zip(state.contexts, state.weights, strict=True):
+            spread = np.broadcast_to(evaluate(context), (*moved.shape, fresh.shape[-1]))[moved]
+            gap = spread - np.take_along_axis(spread, index[:, None], axis=-1)
+            fresh += np.broadcast_to(weight, moved.shape)[moved][:, None] * gap * gap
+        state.distance[..., target, :][moved] = fresh
+        state.anchor[..., target] = best
+    return state.distance[..., target, :]
+
+
+def _remember(state: State, view: View, values: Array, weight: Array) -> None:
+    """Store the round, and update the distances to the present f̂."""
+    state.contexts.append(np.array(view.context))
+    state.weights.append(np.array(weight))
+    for target in range(state.loss.shape[-2]):
+        anchor = np.maximum(state.anchor[..., target], 0)
+        gap = values - np.take_along_axis(values, anchor[..., None], axis=-1)
+        state.distance[..., target, :] += weight[..., None] * gap * gap
+
+
+def _pack(state: State) -> dict[str, Any]:
+    arrays = state._asdict()
+    arrays["contexts"] = np.array(state.contexts)
+    arrays["weights"] = np.array(state.weights)
+    return arrays
+
+
+def _unpack(arrays: dict[str, Any]) -> State:
+    """The state from `_pack`."""
+    rounds = {name: list(arrays[name]) for name in ("contexts", "weights")}
+    return State(**{**arrays, **rounds})

@@ -1,0 +1,150 @@
+"""What a function class is: least squares over it, and a range of values at a context that is valid in all rounds.
+
+Algorithm 2 needs three things from a class F of mean outcomes per unit of intensity: a fit to the normalised outcomes
+y = R/g(α) or C/g(α), a confidence set around it that contains the truth for every t at once, and the largest and
+smallest value at a context over that set (eq. mu_convex_prog_eluder and the line after it). A `FunctionClass` is a
+record of the functions that give them. It holds structure only: noise, risk and ridge come with the spec.
+
+    state = init(dim, ridge=λ, batch=(rows, seeds), targets=1 or 2)
+    view  = look(state, context)                       what one context needs from the state
+    range = bounds(view, target, noise=κ, spec=spec)   an `Interval`
+    state = update(state, view, outcomes, weight)      weight 0 changes nothing
+
+Reward and cost share the contexts. If they also share the class, one state with two targets serves both, and what
+depends only on the contexts (a Gram matrix, a Cholesky factor, the functions' values) is computed once.
+
+A class's state on disk: plain arrays with a digest, no pickle, written whole or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from safedial.errors import require
+from safedial.io import read_archive, write_archive
+from safedial.model.spec import SafetySpec
+from safedial.policies.policy import reduced
+
+
+class Interval(NamedTuple):
+    """The least-squares value at a context, and the range of values over the confidence set.
+
+    `refuted`: no function of the class is consistent with the data; the range is then that of the whole class, and the
+    assumption that the truth lies in the class has failed.
+    """
+
+    estimate: Any
+    lower: Any
+    upper: Any
+    refuted: Any
+
+
+class Outcomes(NamedTuple):
+    """The outcomes of a round: one array for each target, their weight ω in [0, 1], and the applied intensity."""
+
+    targets: tuple[Any, ...]
+    weight: Any
+    intensity: Any = None
+
+
+class FunctionClass(NamedTuple):
+    """A class of functions x ↦ f(x), with its confidence sets.
+
+    Attributes:
+        name: as in `CLASSES`.
+        label: "certified" if the confidence set is proved to contain the truth for all t at once with probability
+            ≥ 1 − δ′; "heuristic" otherwise, for a class of your own.
+        options: how it was configured, as plain values where possible.
+        assumptions: the assumptions behind the label, in words.
+        init, look, bounds, update: as above.
+        ceiling: given a view and a spec, a bound on `|f(x)|` that always holds; +∞ if there is none.
+        first: given a spec, a bound on `|f|` at any context: 1 in Algorithm 2, S·L in the linear case; +∞ if only
+            `ceiling` gives a bound, as for features, whose norms L does not bound.
+        pack, unpack: the state as named arrays, and back.
+        binary: outcomes are 0 or 1, their log-odds f(x) + ln z; for costs only.
+        max_points: the most informative rounds it can hold, if there is a limit.
+    """
+
+    name: str
+    label: Literal["certified", "heuristic"]
+    options: dict[str, Any]
+    assumptions: tuple[str, ...]
+    init: Callable[..., Any]
+    look: Callable[[Any, Any], Any]
+    bounds: Callable[..., Interval]
+    update: Callable[[Any, Any, Outcomes], Any]
+    ceiling: Callable[[Any, SafetySpec], Any]
+    first: Callable[[SafetySpec], Any]
+    pack: Callable[[Any], dict[str, Any]]
+    unpack: Callable[[dict[str, Any]], Any]
+    binary: bool = False
+    max_points: int | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled by name and options if they determine it."""
+        from safedial.policies.classes import CLASSES
+
+        return reduced(self, "function class", CLASSES, _remake)
+
+    def __copy__(self) -> FunctionClass:
+        """Itself, because it is immutable."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> FunctionClass:
+        return self
+
+    def describe(self) -> dict[str, Any]:
+        """Name, label and options as plain values, for a report."""
+        return {"name": self.name, "label": self.label} | {key: _plain(value) for key, value in self.options.items()}
+
+
+def _remake(name: str, options: dict[str, Any]) -> FunctionClass:
+    """The class that was pickled."""
+    from safedial.policies.classes import CLASSES
+
+    return CLASSES[name](**options)
+
+
+def _plain(value: Any) -> Any:
+    """A function as its name, a list of functions as their count, an array as its numbers."""
+    if callable(value):
+        return getattr(value, "__name__", type(value).__name__)
+    if isinstance(value, (list, tuple)) and value and callable(value[0]):
+        return f"{len(value)} functions"
+    return np.asarray(value).tolist() if isinstance(value, (list, tuple, np.ndarray)) else value
+
+
+def check_bound(name: str, value: Any, rule: str = "must be a number > 0") -> float:
+    """A positive finite number."""
+    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    require(number and 0.0 < value < float("inf"), name, value, rule)
+    return float(value)
+
+
+def check_whole(name: str, value: Any, least: int = 1) -> int:
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    require(whole and value >= least, name, value, f"must be a whole number >= {least}")
+    return int(value)
+
+
+# --- A class's state on disk
+
+FORM = "safedial-class"
+
+
+def save_state(path: str | os.PathLike[str], class_: FunctionClass, state: Any) -> None:
+    """Write what the class has learned, but not its functions: keep the code that makes them."""
+    write_archive(path, class_.describe(), class_.pack(state), form=FORM)
+
+
+def load_state(path: str | os.PathLike[str], class_: FunctionClass) -> Any:
+    """Read what `save_state` wrote, for the same class; another class or other options are refused."""
+    header, arrays = read_archive(path, form=FORM)
+    mine = class_.describe()
+    differ = [name for name in sorted({*header, *mine}) if header.get(name) != mine.get(name)]
+    require(not differ, "class_", {name: mine.get(name) for name in differ}, f"differs from the file's in {differ}")
+    return class_.unpack(arrays)

@@ -1,0 +1,417 @@
+"""Positive semi-definite kernels, their sums and products.
+
+A `Kernel` maps points (n, d) and (m, d) to the (n, m) matrix of its values; `largest` maps points (n, d) to k(x, x).
+Sums, products (Schur) and positive multiples of kernels are kernels.
+
+>>> smooth = rbf(0.5) + 0.3 * polynomial(2)
+>>> str(smooth)
+'rbf:0.5+0.3*polynomial:2,1'
+>>> float(smooth(np.zeros((1, 2)), np.zeros((1, 2)))[0, 0])
+1.3
+
+Functions of a reproducing kernel Hilbert space with norm at most B, learned by kernel ridge regression.
+
+With K the kernel matrix of the n informative rounds, y their normalised outcomes, k = k(X, x) and ρ the ridge:
+
+    m(x) = kᵀ(K + ρI)⁻¹y          σ²(x) = k(x, x) − kᵀ(K + ρI)⁻¹k
+    |f(x) − m(x)| ≤ √(κ²(ln det(I + K/ρ) + 2 ln(1/δ′)) + ρB²) · σ(x)/√ρ      for all x and t, with probability ≥ 1 − δ′
+
+This is the `mixture` radius of the linear case in feature space: Σ = ρI + Σ φφᵀ has det(Σ/ρ) = det(I + K/ρ), the width
+is ‖φ(x)‖_{Σ⁻¹} = σ(x)/√ρ, and S is B (docs/design.md derives it; nothing in the argument counts dimensions). Compare
+Abbasi-Yadkori (2012) and Chowdhury and Gopalan (2017), whose radius is the larger κ√(…) + √ρ B.
+
+K + ρI = LLᵀ is kept as a packed triangle. A round costs one triangular solve, l = L⁻¹k, of n² flops:
+
+    σ² = k(x, x) − l·l        m = l·h,  h = L⁻¹y        new row of L: (√ω l, √(ρ + ω σ²)),  h: (√ω y − √ω l·h)/pivot
+
+with a weight ω as √ω on the round's row. A pivot below √ρ shows that the kernel is not positive semi-definite.
+
+Rounding: K + ρI has condition number at most 1 + nk̄/ρ, k̄ the largest k(x, x); the error of l·l and of l·h by a
+triangular solve is a small multiple of n·u·(1 + nk̄/ρ) relative to k̄ and to √k̄‖h‖. `SLACK` times that is added to the
+range, some 1e-7 at n = 5,000.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.errors import InvalidInput, require
+from safedial.model.spec import SafetySpec
+from safedial.policies.classes.function_class import FunctionClass, Interval, Outcomes, check_bound, check_whole
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """k(x, y) as a matrix function, k(x, x) as a vector function, and a name, which `parse_kernel` can read unless it
+    contains brackets.
+    """
+
+    name: str
+    matrix: Callable[[Array, Array], Array]
+    diagonal: Callable[[Array], Array]
+
+    def __call__(self, left: Array, right: Array) -> Array:
+        return self.matrix(left, right)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __add__(self, other: Kernel) -> Kernel:
+        return Kernel(
+            f"{self}+{other}", lambda x, y: self(x, y) + other(x, y), lambda x: self.diagonal(x) + other.diagonal(x)
+        )
+
+    def __mul__(self, other: Kernel | float) -> Kernel:
+        if not isinstance(other, Kernel):
+            return constant(other) * self
+        names = (f"({part})" if "+" in str(part) else str(part) for part in (self, other))
+        return Kernel(
+            "*".join(names), lambda x, y: self(x, y) * other(x, y), lambda x: self.diagonal(x) * other.diagonal(x)
+        )
+
+    __rmul__ = __mul__
+
+
+def rbf(length: float = 0.5) -> Kernel:
+    """exp(−‖x − y‖²/(2·length²))."""
+    scale = 1.0 / check_bound("length", length)
+
+    def matrix(x: Array, y: Array) -> Array:
+        return np.exp(-0.5 * _squared_distance(x, y) * scale**2)
+
+    return Kernel(f"rbf:{_digits(length)}", matrix, _ones)
+
+
+def matern32(length: float = 0.5) -> Kernel:
+    """(1 + √3 r)·exp(−√3 r), r = ‖x − y‖/length."""
+    scale = np.sqrt(3.0) / check_bound("length", length)
+
+    def matrix(x: Array, y: Array) -> Array:
+        r = np.sqrt(_squared_distance(x, y) * scale**2)
+        return (1.0 + r) * np.exp(-r)
+
+    return Kernel(f"matern32:{_digits(length)}", matrix, _ones)
+
+
+def matern52(length: float = 0.5) -> Kernel:
+    """(1 + √5 r + 5r²/3)·exp(−√5 r), r = ‖x − y‖/length."""
+    scale = np.sqrt(5.0) / check_bound("length", length)
+
+    def matrix(x: Array, y: Array) -> Array:
+        squared = _squared_distance(x, y) * scale**2
+        r = np.sqrt(squared)
+        return (1.0 + r + squared / 3.0) * np.exp(-r)
+
+    return Kernel(f"matern52:{_digits(length)}", matrix, _ones)
+
+
+def polynomial(degree: int = 2, offset: float = 1.0) -> Kernel:
+    """(⟨x, y⟩ + offset)^degree, offset ≥ 0."""
+    power = check_whole("degree", degree)
+    require(0.0 <= offset < np.inf, "offset", offset, "must be a number >= 0")
+    return Kernel(
+        f"polynomial:{degree},{_digits(offset)}",
+        lambda x, y: (x @ y.T + offset) ** power,
+        lambda x: (np.vecdot(x, x) + offset) ** power,
+    )
+
+
+def constant(value: float) -> Kernel:
+    """The kernel that is `value` everywhere: a factor in a product, an intercept in a sum."""
+    size = check_bound("constant", value)
+    return Kernel(_digits(value), lambda x, y: np.full((len(x), len(y)), size), lambda x: np.full(len(x), size))
+
+
+KERNELS: dict[str, Callable[..., Kernel]] = {
+    "rbf": rbf,
+    "matern32": matern32,
+    "matern52": matern52,
+    "polynomial": polynomial,
+}
+
+
+def parse_kernel(text: Any) -> Kernel:
+    """A kernel from its name: NAME:NUMBER[,NUMBER] joined by * and +, the products first; numbers alone are factors.
+
+    >>> str(parse_kernel("0.5*rbf:0.3+matern52:1*polynomial:1"))
+    '0.5*rbf:0.3+matern52:1*polynomial:1,1'
+    """
+    if isinstance(text, Kernel):
+        return text
+    require(isinstance(text, str) and text.strip(), "kernel", text, "must be a Kernel or its name", "such as rbf:0.5")
+    total = None
+    for term in text.split("+"):
+        product = None
+        for factor in term.split("*"):
+            part = _one(factor.strip(), text)
+            product = part if product is None else product * part
+        total = product if total is None else total + product  # pyright: ignore[reportOperatorIssue]
+    return total  # pyright: ignore[reportReturnType] -- a text splits into at least one term
+
+
+def _one(text: str, whole: str) -> Kernel:
+    name, _, rest = text.partition(":")
+    try:
+        if name not in KERNELS:
+            return constant(float(text))
+        numbers = [float(part) for part in rest.split(",") if part]
+        if name == "polynomial" and numbers:
+            numbers[0] = int(numbers[0]) if numbers[0] == int(numbers[0]) else numbers[0]
+        return KERNELS[name](*numbers)
+    except (TypeError, ValueError) as error:
+        known = ", ".join(KERNELS)
+        raise InvalidInput(
+            f"kernel = {whole!r}: {text!r} is not one of {known} with its numbers; write for example rbf:0.5, "
+            f"polynomial:2,1 or 0.3*matern52:1+rbf:0.2 ({error})"
+        ) from error
+
+
+def _digits(value: float) -> str:
+    """The shortest exact form of a number, without a plus sign."""
+    short = f"{value:g}"
+    return (short if float(short) == value else repr(float(value))).replace("e+", "e")
+
+
+def _squared_distance(x: Array, y: Array) -> Array:
+    """Σ_j (x_j − y_j)² from the differences, because ‖x‖² + ‖y‖² − 2⟨x, y⟩ cannot separate points far from 0."""
+    total = np.zeros((len(x), len(y)))
+    for left, right in zip(x.T, y.T, strict=True):
+        gap = left[:, None] - right[None, :]
+        total += gap * gap
+    return total
+
+
+def _ones(x: Array) -> Array:
+    return np.ones(len(x))
+
+
+# --- Functions of a reproducing kernel Hilbert space with norm at most B
+
+SLACK = 32.0
+UNIT = 2.0**-53
+TOLERANCE = 1e-6
+"""How far below ρ a squared pivot may lie, relative to 1 + k(x, x)/ρ, before the kernel is called indefinite."""
+
+
+class View(NamedTuple):
+    """One context compared with the points so far; arrays of the batch's shape."""
+
+    mean: tuple[Array, ...]
+    deviation: Array
+    largest: Array
+    log_det: Array
+    informative_rounds: Array
+    slack: tuple[Array, ...]
+    context: Array
+    projection: list[Array]
+
+
+class Points:
+    """The rounds of one learner: contexts, the packed factor of K + ρI, L⁻¹y for each target, ln det(I + K/ρ)."""
+
+    __slots__ = ("context", "count", "factor", "half", "largest", "log_det", "root")
+
+    def __init__(self, dim: int, targets: int) -> None:
+        self.count, self.log_det, self.largest = 0, 0.0, 0.0
+        self.context = np.empty((0, dim))
+        self.root = np.empty(0)
+        self.factor = np.empty(0)
+        self.half = np.empty((targets, 0))
+
+    def reserve(self, limit: int) -> None:
+        """Room for one more point; capacity doubles, up to the limit."""
+        held = len(self.context)
+        if self.count < held:
+            return
+        size = min(limit, max(64, 2 * held))
+        self.context = np.concatenate([self.context, np.empty((size - held, self.context.shape[1]))])
+        self.root = np.concatenate([self.root, np.empty(size - held)])
+        self.half = np.concatenate([self.half, np.empty((len(self.half), size - held))], axis=1)
+        packed = size * (size + 1) // 2
+        self.factor = np.concatenate([self.factor, np.empty(packed - len(self.factor))])
+
+
+class State(NamedTuple):
+    points: list[Points]
+    batch: tuple[int, ...]
+    ridge: float
+
+
+def kernel(
+    kernel: Kernel | str = "rbf:0.5", *, norm: float = 2.0, bound: float | None = 1.0, max_points: int = 5000
+) -> FunctionClass:
+    """Functions with RKHS norm at most `norm`.
+
+    Args:
+        kernel: a `Kernel`, or its name: "rbf:0.5", "matern52:1+polynomial:2", …; fixed in advance.
+        norm: B, with ‖f‖ ≤ B in the kernel's own space. Then |f(x)| ≤ B√k(x, x).
+        bound: |f| ≤ bound; Algorithm 2's classes are bounded by 1. None: only by B√k(x, x).
+        max_points: the most informative rounds it can hold; `update` refuses more. n points take 4n² bytes, and n²
+            flops per decision: 5,000 points take 100 MB and about 3 ms.
+
+    The ridge ρ is the spec's; κ²/B² is a good choice if κ is known.
+
+    >>> kernel("matern52:0.3", norm=1.5).describe()["kernel"]
+    'matern52:0.3'
+    """
+    shape = parse_kernel(kernel)
+    size = check_bound("norm", norm)
+    limit = None if bound is None else check_bound("bound", bound, "must be a number > 0, or None")
+    most = check_whole("max_points", max_points)
+
+    def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = (), targets: int = 2) -> State:
+        return State([Points(dim, targets) for _ in range(int(np.prod(batch)))], batch, float(ridge))
+
+    def look(state: State, context: Any) -> View:
+        context = np.asarray(context, dtype=float)
+        spread = np.broadcast_to(context, (*state.batch, context.shape[-1])).reshape(-1, context.shape[-1])
+        rows = [_against(shape, points, spread[index]) for index, points in enumerate(state.points)]
+        targets = range(len(state.points[0].half))
+
+        pairs = list(zip(rows, state.points, strict=True))
+
+        def gather(values: Any) -> Array:
+            return np.array(list(values)).reshape(state.batch)
+
+        return View(
+            tuple(gather(row[0][target] for row in rows) for target in targets),
+            np.sqrt(gather(_variance(row, points, state.ridge) for row, points in pairs)),
+            gather(row[2] for row in rows),
+            gather(points.log_det for points in state.points),
+            gather(float(points.count) for points in state.points),
+            tuple(gather(_slack(points, row[2], state.ridge, target) for row, points in pairs) for target in targets),
+            spread,
+            [row[3] for row in rows],
+        )
+
+    def bounds(view: View, target: int, *, noise: Any, spec: SafetySpec) -> Interval:
+        squared = noise * noise * (view.log_det + 2.0 * spec.log_inverse_risk) + spec.ridge * size**2
+        value = view.mean[target]
+        reach = np.sqrt(squared / spec.ridge) * view.deviation + view.slack[target]
+        top = ceiling(view, spec)
+        return Interval(value, value - reach, value + reach, (value + reach < -top) | (value - reach > top))
+
+    def ceiling(view: View, spec: SafetySpec) -> Any:
+        largest = size * np.sqrt(view.largest)
+        return largest if limit is None else np.minimum(largest, limit)
+
+    def update(state: State, view: View, outcomes: Outcomes) -> State:
+        shape_of = state.batch
+        weight = np.broadcast_to(outcomes.weight, shape_of).ravel()
+        targets = [np.broadcast_to(target, shape_of).ravel() for target in outcomes.targets]
+        for index, points in enumerate(state.points):
+            if weight[index] > 0.0:
+                check_room(points.count, most)
+                place = view.context[index], view.projection[index]
+                told = {"values": [target[index] for target in targets], "weight": weight[index]}
+                _append(points, *place, **told, shape=shape, ridge=state.ridge, limit=most)
+        return state
+
+    def first(spec: SafetySpec) -> float:
+        return np.inf if limit is None else limit
+
+    options = {"kernel": str(shape), "norm": size, "bound": bound, "max_points": most}
+    assumptions = (
+        f"the mean lies in the space of the kernel {shape}, with norm at most {size:g}",
+        *(() if limit is None else (f"and is bounded by {limit:g}",)),
+        "kernel and ridge fixed in advance",
+    )
+    steps = (init, look, bounds, update, ceiling, first, _pack, _unpack)
+    return FunctionClass("kernel", "certified", options, assumptions, *steps, max_points=most)
+
+
+def check_room(count: int, most: int) -> None:
+    """Refuse a point beyond the limit of the class."""
+    way_out = "raise max_points, or use class features with Fourier features, which has no limit"
+    require(count < most, "max_points", most, "informative rounds are held already", way_out)
+
+
+def _against(shape: Kernel, points: Points, context: Array) -> tuple[list[float], float, float, Array]:
+    """(means, l·l, k(x, x), l) of one context."""
+    from scipy.linalg.blas import dtpsv  # pyright: ignore[reportAttributeAccessIssue] -- made at import
+
+    one = context[None]
+    largest = float(shape.diagonal(one)[0])
+    count = points.count
+    if count == 0:
+        return [0.0] * len(points.half), 0.0, largest, np.empty(0)
+    values = shape(points.context[:count], one)[:, 0] * points.root[:count]
+    projection = dtpsv(count, points.factor, values, lower=0, trans=1)
+    means = [float(half[:count] @ projection) for half in points.half]
+    return means, float(projection @ projection), largest, projection
+
+
+def _variance(row: tuple[list[float], float, float, Array], points: Points, ridge: float) -> float:
+    """σ² and its slack; never below 0."""
+    largest = max(row[2], points.largest)
+    return max(row[2] - row[1], 0.0) + SLACK * UNIT * points.count * largest * (1.0 + points.count * largest / ridge)
+
+
+def _slack(points: Points, own: float, ridge: float, target: int) -> float:
+    size, count = max(own, points.largest), points.count
+    half = points.half[target][:count]
+    return SLACK * UNIT * count * (1.0 + count * size / ridge) * np.sqrt(size * float(half @ half))
+
+
+def _append(
+    points: Points,
+    context: Array,
+    projection: Array,
+    *,
+    values: list[float],
+    weight: float,
+    shape: Kernel,
+    ridge: float,
+    limit: int,
+) -> None:
+    """One more row of the factor."""
+    count, root = points.count, float(np.sqrt(weight))
+    largest = float(shape.diagonal(context[None])[0])
+    squared = ridge + weight * (largest - float(projection @ projection))
+    sound = np.isfinite(squared) and squared >= ridge - TOLERANCE * (ridge + weight * largest)
+    way_out = "use a kernel of function_classes.kernels"
+    require(sound, "kernel", str(shape), "is not positive semi-definite at these contexts", way_out)
+    pivot = float(np.sqrt(max(squared, ridge)))
+    points.reserve(limit)
+    start = count * (count + 1) // 2
+    points.factor[start : start + count] = root * projection
+    points.factor[start + count] = pivot
+    for half, value in zip(points.half, values, strict=True):
+        half[count] = root * (value - float(half[:count] @ projection)) / pivot
+    points.context[count], points.root[count] = context, root
+    points.log_det += 2.0 * float(np.log(pivot)) - float(np.log(ridge))
+    points.largest = max(points.largest, largest)
+    points.count = count + 1
+
+
+def _pack(state: State) -> dict[str, Any]:
+    arrays: dict[str, Any] = {"batch": np.array(state.batch, dtype=np.int64), "ridge": np.array(state.ridge)}
+    for index, points in enumerate(state.points):
+        count = points.count
+        arrays[f"{index}.context"] = points.context[:count]
+        arrays[f"{index}.root"] = points.root[:count]
+        arrays[f"{index}.half"] = points.half[:, :count]
+        arrays[f"{index}.factor"] = points.factor[: count * (count + 1) // 2]
+        arrays[f"{index}.totals"] = np.array([points.log_det, points.largest])
+    return arrays
+
+
+def _unpack(arrays: dict[str, Any]) -> State:
+    batch = tuple(int(size) for size in arrays["batch"])
+    every = []
+    for index in range(int(np.prod(batch))):
+        context, half = arrays[f"{index}.context"], arrays[f"{index}.half"]
+        points = Points(context.shape[1], len(half))
+        points.context, points.half = np.array(context), np.array(half)
+        points.root, points.factor = np.array(arrays[f"{index}.root"]), np.array(arrays[f"{index}.factor"])
+        points.log_det, points.largest = (float(value) for value in arrays[f"{index}.totals"])
+        points.count = len(context)
+        every.append(points)
+    return State(every, batch, float(arrays["ridge"]))

@@ -1,1 +1,0 @@
-"""Self-contained HTML pages: of a check, of a plan, and the parts that all pages share."""

@@ -1,0 +1,525 @@
+"""The rounds of an agent, in memory: decided, open until their outcome is reported, watched and learned from.
+
+All state of an `Agent` changes here. Arguments were checked before.
+
+What a save file holds: everything an agent knows, as plain values and arrays.
+
+`Agent`: the in-memory online learner.
+
+    context ─► Features ─► learner.predict ─► Policy.decide ─► dose curve ─► Dial ─► Decision
+    outcome ─► outcome.normalise ─► watch.reported, learner.learn
+
+The policy determines the learner (rounds/kinds.py): linear, conformal, shield, your own, and others.
+
+Arguments are checked before anything changes: a call that raises `InvalidInput` leaves the agent unchanged.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from safedial.bounds.rounding import rounded_spec
+from safedial.errors import InvalidInput, require
+from safedial.io import read_archive, write_archive
+from safedial.model.dial import Dial, Features
+from safedial.model.dose import Dose, DoseCurve
+from safedial.model.noise_scale import NoiseScale
+from safedial.model.spec import SafetySpec
+from safedial.policies import Policy
+from safedial.rounds.decision import Decision, decide, intensity_of
+from safedial.rounds.kinds import make_learner, saved_policy
+from safedial.rounds.outcome import Asked, Outcome, Round, Sample, Vector, check_past, lost, normalise
+from safedial.rounds.rules import Rules, own_values, with_own_functions
+from safedial.rounds.validation import (
+    check_decision,
+    column,
+    in_row,
+    listed,
+    make_rules,
+    read_context,
+    read_contexts,
+    read_question,
+    read_questions,
+)
+from safedial.rounds.watch import COUNTS, FLAGS, Watch
+from safedial.version import __version__
+
+OPEN_LIMIT = 100_000
+"""Open decisions that are kept; older ones can be reported only by context and action."""
+
+
+class InMemoryRounds:
+    """A learner, its watch, and the open rounds."""
+
+    def _start(self, rules: Rules, seed: Any) -> None:
+        """Start with nothing learned and nothing decided."""
+        whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
+        require(whole and seed >= 0, "seed", seed, "must be a whole number >= 0")
+        self._rules, self._safe_spec = rules, rounded_spec(rules.spec)
+        self._learner: Any = make_learner(rules)
+        self._watch, self._stop_reason = Watch(rules, self._learner), ""
+        self._open: dict[int, Round] = {}
+        self._decisions = self._expected = 0
+        self._frozen = False
+        self._seed, self._rng = int(seed), np.random.default_rng(int(seed))
+
+    def _decide(self, asked: list[Asked]) -> list[Decision]:
+        """Decide each of these rounds, all from what is known now."""
+        self._learner.begin()
+        if self._learner.watches_itself:
+            self._notice()
+        return [self._decide_one(each) for each in asked]
+
+    def _decide_one(self, asked: Asked) -> Decision:
+        learner, coin = self._learner, self._rng.random() if self._rules.policy.randomised else 0.5
+        decision = self._advise(asked, self._predict(asked), coin)
+        self._decisions += 1
+        if learner.starts is not None:
+            learner.count_start(decision.promise)
+        watched = decision.certified and decision.intensity > 0.0 and not learner.watches_itself
+        place = learner.opened(asked, decision) if learner.reads_questions else learner.open(asked.vector)
+        self._open[self._decisions] = Round(self._decisions, place, decision.action, asked.baseline_cost, watched)
+        if len(self._open) > OPEN_LIMIT:
+            self._expect()
+            del self._open[next(iter(self._open))]
+        return decision
+
+    def _predict(self, asked: Asked, *, preview: bool = False) -> Any:
+        learner = self._learner
+        if learner.reads_questions:
+            return learner.ask(asked, preview=preview)
+        return (learner.foresee if preview else learner.predict)(asked.vector, asked.norm)
+
+    def _advise(self, asked: Asked, prediction: Any, coin: float = 0.5) -> Decision:
+        number, stop_reason = self._decisions + 1, self._stop_reason
+        rules, spec, learner = self._rules, self._safe_spec, self._learner
+        return decide(rules, spec, learner, prediction, asked, number=number, coin=coin, stop_reason=stop_reason)
+
+    def _notice(self) -> None:
+        """Stop if the watch or the learner's own evidence has reached its limit."""
+        if self._learner.watches_itself:
+            self._watch.notice()
+        if not self._stop_reason and (self._watch.crossed or self._watch.noisy):
+            self._stop_reason = self._watch.due
+
+    def _expect(self) -> None:
+        """Let the watch count the decisions since the last call. `decide` leaves this undone to be fast."""
+        for number in range(self._expected + 1, self._decisions + 1):
+            round_ = self._open[number]
+            if round_.watched or self._gives(round_):
+                self._open[number] = self._watch.promised(round_)
+        self._expected = self._decisions
+
+    def _gives(self, round_: Round) -> bool:
+        return intensity_of(self._rules, round_.action) > 0.0
+
+    def _number_of(self, vector: Vector, round: int | None) -> int:
+        """The open round of an outcome that is reported by its context; 0 for history."""
+        if round is not None:
+            require(round in self._open, "round", round, "is not open: unknown, reported already, or too old")
+        number = next(iter(self._open), 0) if round is None else int(round)
+        self._check_open(vector, number)
+        return number
+
+    def _check_open(self, vector: Vector, number: int, sample: Sample | None = None) -> None:
+        round_ = self._open.get(number)
+        self._learner.check_report(vector, number, round_.place if round_ else None, self._decisions)
+        if sample is not None and not number:
+            check_past(self._rules, sample)
+
+    def _learn(
+        self, vector: Vector, norm: float, sample: Sample, number: int, *, unrelated: bool | None = None
+    ) -> None:
+        """Watch the outcome of round `number` (0: history), and learn from it.
+
+        `unrelated` says whether the reason for a withheld dose, or a lost outcome, has nothing to do with the outcome;
+        None: not stated.
+        """
+        if not number:
+            check_past(self._rules, sample)
+        self._expect()
+        learner, round_ = self._learner, self._open.pop(number, None)
+        nothing = round_ is not None and (sample.intensity == 0.0 or sample.unknown)
+        if round_ is not None:
+            gives = round_.watched or self._gives(round_)
+            if learner.watches_itself:
+                self._watch.count(round_, sample)
+            elif gives:
+                self._watch.reported(round_, sample, vector, norm)
+            withheld = gives and nothing and unrelated is False
+            self._frozen = self._frozen or (withheld and learner.in_order and self._rules.policy.learns)
+            unrelated = unrelated or (learner.leaves_own_zeros and not gives and not sample.unknown)
+        if round_ is not None and nothing and unrelated and round_.place is not None:
+            learner.leave_out(round_.place)
+        elif not self._frozen:
+            learner.learn(vector, norm, sample, round_.place if round_ else None)
+        self._notice()
+
+
+# --- What a save file holds: everything an agent knows, as plain values and arrays
+
+FORM = "safedial-agent"
+"""What the first line of an agent's save file begins with."""
+
+
+def dump(agent: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(header, arrays) of an agent; `saved_rules` and `restored` read them, bit for bit."""
+    header = {
+        "safedial_version": __version__,
+        **agent._rules.to_dict(),
+        "own": own_values(agent._rules),
+        "decisions": agent._decisions,
+        "expected": agent._expected,
+        "frozen": agent._frozen,
+        "stopped": agent._stop_reason,
+        "watch": {name: getattr(agent._watch, name) for name in (*FLAGS, *COUNTS)},
+        "open": [round_[:5] for round_ in agent._open.values()],
+        "seed": agent._seed,
+        "coin": agent._rng.bit_generator.state,
+    }
+    return header, {**agent._learner.state(), "monitor": agent._watch.packed()}
+
+
+def saved_rules(header: dict[str, Any], *, policy: Policy | None, dose: Any, noise_scale: NoiseScale | None) -> Rules:
+    """The rules of a header, with the user's own functions if it had some."""
+    given = with_own_functions(header, dose=dose, noise_scale=noise_scale)
+    return Rules.from_dict({**given, "policy": saved_policy(header["policy"], policy)})
+
+
+def restored(kind: Any, rules: Rules, header: dict[str, Any], arrays: dict[str, Any]) -> Any:
+    """An agent of class `kind` with its rules and everything that it learned, counted and watched."""
+    agent = kind.__new__(kind)
+    agent._start(rules, header["seed"])
+    agent._learner.restore(arrays)
+    agent._decisions = header["decisions"]
+    agent._open = {saved[0]: Round(*saved) for saved in header["open"]}
+    agent._expected, agent._frozen, agent._stop_reason = header["expected"], header["frozen"], header["stopped"]
+    agent._rng.bit_generator.state = header["coin"]
+    agent._watch.unpack(arrays["monitor"])
+    for name, value in header["watch"].items():
+        setattr(agent._watch, name, value)
+    return agent
+
+
+def load_agent(kind: Any, path: Any, *, policy: Policy | None, dose: Any, noise_scale: NoiseScale | None) -> Any:
+    """The agent of a save file, with the user's own functions."""
+    header, arrays = read_archive(path, form=FORM)
+    try:
+        rules = saved_rules(header, policy=policy, dose=dose, noise_scale=noise_scale)
+        return restored(kind, rules, header, arrays)
+    except InvalidInput:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInput(f"path = {str(path)!r}: is not a complete safedial save file ({error})") from error
+
+
+# --- `Agent`: the in-memory online learner
+
+Context = Sequence[float] | Vector | Mapping[str, float]
+
+UNSAID: Any = object()
+
+
+class Agent(InMemoryRounds):
+    """Advises one safe action at a time and learns from its outcome.
+
+    Args:
+        dim: the context's dimension (with `features`, their number, plus 1 for an intercept).
+        spec: the promise and its assumptions, as plain numbers.
+        policy: a policy, the name of one, or a mapping of its name and options; by default the one that follows from
+            the spec's promise: `hp_probe`, `hp_conformal`, `hp_student` or `hp_shield`. Options of `hp_probe` that a
+            name or a mapping leaves open follow a rule (docs/choosing.md). The certificate says why.
+        dose: one dose curve, or a `Dose` with different ones for reward and cost; the identity by default.
+        dial: the dial's own units and levels.
+        features: names, centres and scales of raw feature values.
+        start_action: `hp_conformal`, `hp_shield`, `hp_student`: a setting that you declare safe for every context, in
+            the dial's units, used until there are enough rounds. Else constants, or a `start_scale`, must give one.
+        fallback_action: the advice when nothing can be promised, in the dial's units; by default the declared start
+            action, or else the dial's low end.
+        baseline_range: (low, high) for stated baseline costs; by default they must not be negative, because a negative
+            one raises the dose.
+        seed: for the coin of randomised policies.
+
+    >>> spec = SafetySpec(threshold=0.5, total_risk=0.02, reward_noise=0.3, cost_noise=0.3,
+    ...                   coefficient_bound=1, context_bound=1)
+    >>> agent = Agent(2, spec)
+    >>> decision = agent.decide([0.6, 0.3])
+    >>> agent.update([0.6, 0.3], decision.action, reward=0.12, cost=0.09)
+    >>> agent.decide([0.6, 0.3]).action > 0
+    True
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        spec: SafetySpec,
+        *,
+        policy: str | Policy | Mapping[str, Any] | None = None,
+        dose: DoseCurve | Dose | None = None,
+        dial: Dial | None = None,
+        features: Features | None = None,
+        start_action: float | None = None,
+        fallback_action: float | None = None,
+        baseline_range: tuple[float | None, float | None] | None = None,
+        seed: int = 0,
+    ) -> None:
+        parts: Any = {"policy": policy, "dose": dose, "dial": dial, "features": features}
+        actions = {"start_action": start_action, "fallback_action": fallback_action, "baseline_range": baseline_range}
+        self._start(make_rules(dim=dim, spec=spec, **parts, **actions), seed)
+
+    def __repr__(self) -> str:
+        rules = self._rules
+        return (
+            f"Agent(dim={rules.dim}, policy={rules.policy.name}, decisions={self._decisions}, "
+            f"informative_rounds={self._learner.samples}, alarmed={self.alarmed})"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what `save` writes, with the rules themselves, so that the user's own functions are included."""
+        return restored, (type(self), self._rules, *dump(self))
+
+    @property
+    def spec(self) -> SafetySpec:
+        return self._rules.spec
+
+    @property
+    def dim(self) -> int:
+        return self._rules.dim
+
+    @property
+    def policy(self) -> Policy:
+        return self._rules.policy
+
+    @property
+    def dial(self) -> Dial:
+        return self._rules.dial
+
+    @property
+    def features(self) -> Features | None:
+        return self._rules.features
+
+    @property
+    def reward_coef(self) -> Vector:
+        """θ̂, computed from the maintained inverse."""
+        return self._learner.coef("reward")
+
+    @property
+    def cost_coef(self) -> Vector:
+        """μ̂; with several costs one row for each, in their order."""
+        return self._learner.coef("cost")
+
+    @property
+    def violations(self) -> int:
+        """How many outcomes of rounds with a promise exceeded the threshold, at the advised setting."""
+        return int(self._watch.monitor.violations)
+
+    @property
+    def decisions(self) -> int:
+        """The number of decisions."""
+        return self._decisions
+
+    @property
+    def informative_rounds(self) -> int:
+        """The number of outcomes learned from."""
+        return self._learner.samples
+
+    @property
+    def evidence(self) -> float:
+        """Evidence against the promise. It starts at 1; if the promise holds, P(it ever reaches 100) ≤ 0.01 + δ′ + δ_q.
+
+        For HP-Conformal, HP-Shield, HP-Student: against exchangeable rounds (in a bracket), or Gaussian noise; if they
+        are, or it is, P(it reaches 100) ≤ 0.01.
+        """
+        self._expect()
+        return self._watch.evidence
+
+    @property
+    def noise_evidence(self) -> float:
+        """Evidence that the noise exceeds the stated one. It starts at 1; if not, P(it ever reaches 200) ≤ 0.01 + 2δ′.
+
+        Only policies with a linear estimate and a radius collect it. With k costs the limit is 100(k + 1), not 200.
+        """
+        self._expect()
+        return self._watch.noise_evidence
+
+    @property
+    def frozen(self) -> bool:
+        """Whether learning has ended because a dose was withheld for a reason that may be related to its outcome."""
+        return self._frozen
+
+    @property
+    def alarmed(self) -> bool:
+        """Whether the agent has stopped: it advises the fallback until `resume` is called."""
+        return bool(self._stop_reason)
+
+    @property
+    def stop_reason(self) -> str:
+        """The rule that stopped the agent: "alarm", "drift", "noise_broken", ... (`LIMITS`), or "" if none has."""
+        return self._stop_reason
+
+    def resume(self, *, forget: bool = False) -> None:
+        """Clear the rule that stopped the agent and restart its evidence, once a person has found out what went wrong.
+
+        No other evidence is cleared: after `noise_broken` that of violations stays, after `alarm` that of the noise. If
+        it has reached its own limit too, it stops the agent at once.
+
+        Args:
+            forget: HP-Conformal, HP-Shield, HP-Student: start again without the earlier rounds, if they no longer
+                resemble new ones. Open decisions can then be reported only by context and action.
+        """
+        if forget:
+            self._learner.forget()
+            self._open.clear()
+            self._expected = self._decisions
+        self._learner.restart_evidence()
+        self._expect()
+        self._watch.resumed("noise_broken" if self._stop_reason == "noise_broken" else "alarm", self._decisions)
+        self._stop_reason = ""
+        self._notice()
+
+    def decide(
+        self,
+        context: Context,
+        *,
+        baseline_cost: float = 0.0,
+        allow_extrapolation: bool = False,
+        proposal: float | None = None,
+    ) -> Decision:
+        """Advise an action for `context`; `baseline_cost` is the known cost b₀(x) without any action.
+        `proposal` is the setting that somebody proposes, in the dial's units, where the policy takes one.
+        `allow_extrapolation` accepts features outside their ranges, and marks the decision.
+        Each call is a round: it counts for the joint promise and shrinks the probe; `preview` looks without deciding.
+        """
+        question = (context, baseline_cost, allow_extrapolation, proposal)
+        return self._decide([read_question(self._rules, *question)])[0]
+
+    def preview(
+        self,
+        context: Context,
+        *,
+        baseline_cost: float = 0.0,
+        allow_extrapolation: bool = False,
+        proposal: float | None = None,
+    ) -> Decision:
+        """What `decide` would advise now. Changes nothing; the coin of a randomised policy is 0.5."""
+        asked = read_question(self._rules, context, baseline_cost, allow_extrapolation, proposal)
+        return self._advise(asked, self._predict(asked, preview=True))._replace(preview=True)
+
+    def decide_many(
+        self,
+        contexts: Iterable[Context],
+        *,
+        baseline_costs: Iterable[float] | None = None,
+        allow_extrapolation: bool = False,
+        proposals: Iterable[float] | None = None,
+    ) -> list[Decision]:
+        """One decision for each context, all from what is known now, as if `decide` were called for each.
+
+        (HP-Conformal refits at most once, before the first, so that none suffers from the others' open outcomes.)
+        """
+        given = (contexts, baseline_costs, allow_extrapolation)
+        return self._decide(read_questions(self._rules, *given, proposals=proposals))
+
+    def update(
+        self,
+        context: Context | Decision,
+        action: float | None = None,
+        reward: float | None = None,
+        cost: float | Mapping[str, float | None] | None = None,
+        *,
+        baseline_cost: float = UNSAID,
+        round: int | None = None,
+        unrelated: bool = UNSAID,
+    ) -> None:
+        """Learn from one outcome. Call in decision order.
+
+        Args:
+            context: the round's context, or, better, the `Decision` itself, which knows its context, its action and
+                its baseline cost: `agent.update(decision, reward=0.7, cost=0.4)`.
+            action: what was applied, in the dial's units; with a `Decision` only if it differs from the advice.
+            reward, cost: as measured; `reward` may be left out where the policy does not choose by it (`hp_shield`).
+                `cost` is a mapping with each of the spec's `costs`, where it states them, None where one is not known.
+            baseline_cost: as given to `decide`.
+            round: the number of the decision, if you no longer have the `Decision` (after `load`). Without either, the
+                outcome is assigned to the oldest open round.
+            unrelated: if a dose was advised but none applied, or the outcome is lost (give neither reward nor cost):
+                you state that the reason has nothing to do with the outcome; the round is then skipped. Otherwise
+                learning ends with this round (`frozen`): leaving out those that were feared would bias the estimate.
+                (HP-Conformal leaves the round out if the reason is also unrelated to the context, and otherwise counts
+                it as unbounded; HP-Shield if unrelated to context, cost and setting; otherwise it tolerates nothing.)
+
+        The monitor counts the outcomes of decisions as measured, or, if more was applied than advised, as they would
+        have been at the advice. An outcome from before the first decision (history), or of a round without a promise,
+        is learned from but proves nothing about the promise.
+        """
+        require(unrelated is UNSAID or isinstance(unrelated, bool), "unrelated", unrelated, "must be True or False")
+        gone = unrelated is not UNSAID and action is None and reward is None and cost is None
+        if isinstance(context, Decision):
+            check_decision(self._rules, self._open, context)
+            require(round is None, "round", round, "is known to the decision", "leave it out")
+            vector, norm = read_context(self._rules, context.context, raw=False)
+            applied = context.action if action is None else action
+            baseline = context.baseline_cost if baseline_cost is UNSAID else baseline_cost
+            number = context.round
+        else:
+            vector, norm = read_context(self._rules, context)
+            number = self._number_of(vector, round)
+            known = self._open[number].baseline_cost if number else 0.0
+            applied, baseline = action, known if baseline_cost is UNSAID else baseline_cost
+        require(number or not gone, "round", round, "is not open, so it has no outcome to lose")
+        sample = (lost if gone else normalise)(self._rules, Outcome(applied, reward, cost, baseline), vector)
+        self._learn(vector, norm, sample, number, unrelated=unrelated is True)
+
+    def update_many(
+        self,
+        contexts: Iterable[Context],
+        actions: Iterable[float],
+        rewards: Iterable[float],
+        costs: Iterable[float | Mapping[str, float | None]],
+        *,
+        baseline_costs: Iterable[float] | None = None,
+    ) -> None:
+        """Learn from several outcomes in decision order, each `unrelated=False`. If one is refused, none is used."""
+        vectors = read_contexts(self._rules, contexts)
+        names = ("actions", "rewards", "costs", "baseline_costs")
+        given = (actions, rewards, costs, baseline_costs)
+        read = [listed if name == "costs" else column for name in names]
+        columns = [make(name, values, len(vectors)) for make, name, values in zip(read, names, given, strict=True)]
+        outcomes = [Outcome(*row) for row in zip(*columns, strict=True)]
+        samples = [
+            in_row(row, normalise, self._rules, outcome, vector)
+            for row, (outcome, (vector, _)) in enumerate(zip(outcomes, vectors, strict=True))
+        ]
+        numbers = [*self._open, *[0] * len(vectors)][: len(vectors)]
+        for row, ((vector, _), sample, number) in enumerate(zip(vectors, samples, numbers, strict=True)):
+            in_row(row, self._check_open, vector, number, sample)
+        for vector, sample, number in zip(vectors, samples, numbers, strict=True):
+            self._learn(*vector, sample, number, unrelated=False)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the agent to a file; `Agent.load` reads one that decides the same, bit for bit."""
+        write_archive(path, *dump(self), form=FORM)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        policy: Policy | None = None,
+        dose: DoseCurve | Dose | None = None,
+        noise_scale: NoiseScale | None = None,
+    ) -> Agent:
+        """Read the agent that `save` wrote; a truncated or altered file is refused.
+
+        A file does not hold your own functions: give them again, and they are compared with what was saved.
+
+        Args:
+            policy: if it, or a model or function in its options, is your own.
+            dose: if a dose curve is your own.
+            noise_scale: if the spec's is your own.
+        """
+        return load_agent(cls, path, policy=policy, dose=dose, noise_scale=noise_scale)

@@ -1,0 +1,344 @@
+"""A choice in plain floats, as plain values and back; an infinite bound (nothing is known yet) is null in JSON.
+
+A decision, and the rule that set its action. `certificates` holds its certificate and explanation.
+
+From a policy's choice to a decision in the dial's units, by pure functions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.bounds.choice import Choice, check_intensities
+from safedial.bounds.confidence import Bounds
+from safedial.bounds.rounding import round_down, round_up
+from safedial.bounds.safe_set import SafeSet
+from safedial.io import card, named_values
+from safedial.model.dial import Dial
+from safedial.model.guarantee import PROMISES
+from safedial.model.spec import SafetySpec
+from safedial.rounds.outcome import Asked
+from safedial.rounds.rules import Rules
+
+
+def plain_choice(choice: Choice) -> Choice:
+    """The choice in plain floats, whatever numbers the policy used."""
+    bounds, safe = choice.bounds, choice.safe
+    radii = float(bounds.reward_radius), float(bounds.cost_radius)
+    noise = None if bounds.noise is None else float(bounds.noise)
+    return Choice(
+        float(choice.intensity),
+        SafeSet(float(safe.intensity), bool(safe.certified)),
+        Bounds(float(bounds.reward_upper), float(bounds.cost_upper), *radii, bool(bounds.refuted), noise),
+        float(choice.reward_index),
+        exploring=bool(choice.exploring),
+    )
+
+
+def written_choice(choice: Choice) -> dict[str, Any]:
+    bounds, safe = choice.bounds, choice.safe
+    return {
+        "certified": bool(safe.certified),
+        "cost_radius": float(bounds.cost_radius),
+        "cost_upper": float(bounds.cost_upper),
+        "intensity": float(choice.intensity),
+        "refuted": bool(bounds.refuted),
+        "reward_index": float(choice.reward_index),
+        "reward_radius": float(bounds.reward_radius),
+        "reward_upper": float(bounds.reward_upper),
+        "safe_intensity": float(safe.intensity),
+        **({} if bounds.noise is None else {"noise": float(bounds.noise)}),
+    }
+
+
+def read_choice(said: Mapping[str, Any]) -> Choice:
+    """The inverse of `written_choice`."""
+    bounds = Bounds(
+        _bound(said["reward_upper"]),
+        _bound(said["cost_upper"]),
+        said["reward_radius"],
+        said["cost_radius"],
+        said["refuted"],
+        _bound(said["noise"]) if "noise" in said else None,
+    )
+    return Choice(said["intensity"], SafeSet(said["safe_intensity"], said["certified"]), bounds, said["reward_index"])
+
+
+def _bound(value: float | None) -> float:
+    return math.inf if value is None else value
+
+
+# --- A decision
+
+
+class Text(str):
+    """A string that also prints line by line at a Python prompt."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class Certificate(dict[str, Any]):
+    """A certificate: plain values, and a short table in a notebook."""
+
+    def _repr_html_(self) -> str:
+        text, claimed = Dial(**self["dial"]).text, PROMISES[self["promise"]].claimed
+        rows = {
+            "set the dial to": text(self["action"]),
+            f"largest {'safe' if claimed else 'allowed'} setting": self["safe_action"] and text(self["safe_action"]),
+            "what set it": LIMITS[self["limit"]],
+            "promise": self["statement"],
+            "policy": self["policy"]["name"],
+        }
+        rests = ["The promise holds if:", *(f"- {text}" for text in self["assumptions"])] if claimed else []
+        return card(f"Decision {self.get('id', self['round'])}", named_values(rows), rests)
+
+
+class Decision(NamedTuple):
+    """One advised action.
+
+    Attributes:
+        action: what to set the dial to, in the dial's own units.
+        intensity: g_c(action) in [0, 1], the cost's share of a full dose.
+        safe_action: the largest setting that keeps the promise, or None if nothing is certified.
+        round: the decision's number, from 1.
+        certified: whether the certified promise on the realized cost holds for this action, given the assumptions.
+        fallback_reason: "" or a key of `LIMITS`: why nothing is certified and the fallback is advised.
+        preview: True for an answer of `Agent.preview`, which decides nothing.
+        limiter: "" or a key of `LIMITS`: which of the study's own limits lowered the action.
+        extrapolated: the features outside their stated ranges, as the caller allowed.
+        proposal: the setting that came with the question, or None.
+    """
+
+    action: float
+    intensity: float
+    safe_action: float | None
+    round: int
+    certified: bool
+    context: NDArray[np.float64]
+    prediction: Any
+    choice: Choice
+    baseline_cost: float
+    fallback_reason: str
+    rules: Rules
+    preview: bool = False
+    limiter: str = ""
+    extrapolated: tuple[str, ...] = ()
+    proposal: float | None = None
+
+    def __repr__(self) -> str:
+        action = self.rules.dial.text(self.action)
+        safe = "None" if self.safe_action is None else self.rules.dial.text(self.safe_action)
+        return f"Decision(round={self.round}, action={action}, safe_action={safe}, promise={self.promise!r})"
+
+    @property
+    def promise(self) -> str:
+        """The promise for this action: "certified", "conformal", "declared" (you declared the dose safe) or "none"."""
+        if self.fallback_reason:
+            return "none"
+        promise = promise_of(self.rules, self.choice)
+        raised = PROMISES[promise].exchangeable and self.rules.learner.guarded(self) == "lowest_level"
+        return "declared" if raised else promise
+
+    @property
+    def limit(self) -> str:
+        """The rule that set the action: a key of `LIMITS`."""
+        return _limit(self)
+
+    @property
+    def proposal_answer(self) -> str:
+        """Whether the proposal was "granted", "lowered" or "raised"; "" without one. `limit` says why."""
+        return proposal_answer(self.proposal, self.action)
+
+    @property
+    def certificate(self) -> Certificate:
+        """Every number and assumption behind the action, as plain values."""
+        from safedial.rounds.certificate import certificate
+
+        return certificate(self)
+
+    def _repr_html_(self) -> str:
+        return self.certificate._repr_html_()
+
+    def explain(self) -> Text:
+        """The certificate in plain words."""
+        from safedial.rounds.certificate import explain
+
+        return Text(explain(self))
+
+
+def proposal_answer(proposal: float | None, action: float) -> str:
+    """What became of a proposal; "" without one. An action within rounding of it grants it.
+
+    >>> [proposal_answer(6.5, action) for action in (6.5, 4.0, 7.0)], proposal_answer(None, 4.0)
+    (['granted', 'lowered', 'raised'], '')
+    """
+    if proposal is None:
+        return ""
+    if math.isclose(action, proposal, rel_tol=1e-9):
+        return "granted"
+    return "lowered" if action < proposal else "raised"
+
+
+def promise_of(rules: Rules, choice: Choice) -> str:
+    """The promise behind a choice that needs no fallback."""
+    promise = PROMISES[rules.policy.promise]
+    if math.isfinite(choice.bounds.cost_upper):
+        return promise.given
+    return promise.start if rules.start_action is None else "declared"
+
+
+LIMITS = {
+    # A study's log stores the sentence of the rule that stopped it, so the sentences up to "stop_rule" must not change.
+    "drift": "the costs of new rounds lie higher among those of the calibration rounds before them than exchangeable "
+    "rounds would, and on these the conformal promise rests, so the fallback is advised until a person resumes",
+    "bracket_drift": "rounds exceed at settings that the rounds before them tolerated, more than exchangeable rounds "
+    "within the bracket would, so the fallback is advised until a person resumes",
+    "student_drift": "costs lie above their predictions more than Gaussian noise of one size allows, and on this the "
+    "Student bound rests, so the fallback is advised until a person resumes",
+    "start_refuted": "costs exceeded the threshold at the declared start more often than the risk allows, so the start "
+    "is not safe, and the fallback, or the dial's low end where the fallback is that start, is advised until a person "
+    "resumes",
+    "alarm": "costs exceeded the threshold more often than promised, so the fallback is advised until a person resumes",
+    "assumption_broken": "the data contradict the stated norms (costs or rewards lie outside what they allow), "
+    "so the fallback is advised",
+    "noise_broken": "outcomes scatter more than the stated noise allows, "
+    "so the fallback is advised until a person resumes",
+    "no_certified_action": "the known baseline cost or the sensor noise alone exceeds what the threshold allows, "
+    "so no action, not even zero, keeps the promise",
+    "too_many_open": "too many outcomes are open, so the fallback is advised until a person resumes",
+    "too_many_void": "too many rounds are void or expired, so the fallback is advised until a person resumes",
+    "too_many_unwatched": "too many rounds ended without an outcome that shows whether the promise was kept, "
+    "so the fallback is advised until a person resumes",
+    "outcome_overdue": "an outcome has been open for longer than the study allows, "
+    "so the fallback is advised until a person resumes",
+    "stop_rule": "the study's stop rule was met, so the fallback is advised until a person resumes",
+    "mask": "the study's rules give no dose to a context like this one",
+    "cap": "the study's rules cap the setting for a context like this one",
+    "step_up": "the study limits the step up from the previous decision",
+    "no_expected_benefit": "no benefit is expected here, so nothing is given",
+    "below_lowest_level": "the chosen setting lies below the dial's lowest level, so nothing is given "
+    "and nothing can be learned from this round",
+    "exploration": "a coin chose the cautious first-round setting, to explore",
+    "probe": "no benefit is expected here, so only a small probe is given, to learn",
+    "lowest_level": "the conformal bound lies below the dial's lowest level, so that level is given: it is "
+    "at most the start dose that you declared safe",
+    "level": "the dial's levels: the next level up is above the safe setting",
+    "full_dose": "the end of the dial: the largest setting is allowed",
+    "cost_bound": "the cost bound: a higher setting could break the promise",
+    "conformal_bound": "the conformal bound: a higher setting could break the promise",
+    "student_bound": "the Student bound: a higher setting could break the promise",
+    "reach": "the reach: a higher setting lies too far beyond those tried so far; a guard, not a proof",
+    "no_information": "costs carry no information because too many have the same value, so the start dose is used; "
+    "report the measured quantity, not its excess over a limit",
+    "open_rounds": "rounds that this decision needs have no outcome yet, so the start dose is used",
+    "start_dose": "too little is known about rounds like this one, so the start dose is used",
+    "count_rule": "the count rule: at a higher setting too many of the past rounds could have broken the threshold",
+    "climb_limit": "the climb limit: a higher setting is too far beyond those of the last rounds; a guard, not a proof",
+    "request": "the request: no more was asked for",
+    "largest_reward": "the predicted reward, which is largest at this setting",
+    "start_only": "no benefit is expected here, so only the start is given",
+    "shield_start": "the start: too few outcomes are known, or too many rounds tolerate no more than the start",
+    "unproved_bound": "the bound on the mean cost, which nothing proves",
+    "posterior_bound": "the posterior's bound, averaged over a prior; nothing is proved for any single truth",
+    "mean_bound": "the bound on the mean cost; the realized cost is not bounded",
+}
+
+
+def _limit(decision: Decision) -> str:
+    choice, dial, learner = decision.choice, decision.rules.dial, decision.rules.learner
+    if told := decision.fallback_reason or decision.limiter or learner.chosen(decision):
+        return told
+    if choice.intensity == 0.0 and choice.safe.intensity > 0.0:
+        return "no_expected_benefit"
+    if decision.intensity == 0.0 and choice.intensity > 0.0:
+        return "below_lowest_level"
+    if choice.exploring:
+        return "exploration"
+    if choice.intensity < choice.safe.intensity:
+        return "probe"
+    if guard := learner.guarded(decision):
+        return guard
+    if dial.levels and decision.intensity < choice.intensity * (1.0 - 1e-9):
+        return "level"
+    if start := learner.start_limit(decision):
+        return start
+    if choice.intensity >= 1.0:
+        return "full_dose"
+    return PROMISES[decision.rules.policy.promise].limit
+
+
+# --- From a policy's choice to a decision in the dial's units, by pure functions
+
+START_UNSAFE = ("no_certified_action", "start_refuted")
+
+
+def decide(
+    rules: Rules,
+    spec: SafetySpec,
+    learner: Any,
+    prediction: Any,
+    asked: Asked,
+    *,
+    number: int,
+    coin: float = 0.5,
+    stop_reason: str = "",
+) -> Decision:
+    """Decision `number`: the setting that the policy chooses, or the fallback if nothing can be promised.
+
+    `spec` is the rules' spec, rounded to the safe side. `stop_reason` is "" or a key of `LIMITS`: the rule that stopped
+    the study or agent until a person resumes it.
+    """
+    if spec.noise_scale is not None:
+        prediction = prediction._replace(context=asked.vector)
+    baseline = round_up(asked.baseline_cost) if asked.baseline_cost else 0.0
+    prediction, choice = learner.choose(rules, spec, prediction, round=float(number), coin=coin, baseline_cost=baseline)
+    fallback_reason = stop_reason or ("assumption_broken" if choice.bounds.refuted else "")
+    if not fallback_reason and not choice.safe.certified:
+        fallback_reason = "no_certified_action"
+    if fallback_reason:
+        safe_setting, setting = None, rules.fallback_action
+        if fallback_reason in START_UNSAFE and setting == rules.start_action:
+            # The start dose was declared safe without this baseline cost, or has proved unsafe: it is no fallback here.
+            setting = rules.dial.low
+    elif learner.reads_questions:
+        setting, safe_setting = learner.settings(prediction)
+    else:
+        if not 0.0 <= choice.intensity <= 1.0:
+            check_intensities(rules.policy.name, choice.intensity, choice.intensity)
+        safe_setting = setting = setting_of(rules, choice.safe.intensity)
+        if choice.intensity != choice.safe.intensity:
+            setting = setting_of(rules, choice.intensity)
+    certified = not fallback_reason and PROMISES[promise_of(rules, choice)].from_constants
+    given = (setting, intensity_of(rules, setting), safe_setting, number, certified, asked.vector, prediction, choice)
+    return Decision(
+        *given, asked.baseline_cost, fallback_reason, rules, extrapolated=asked.extrapolated, proposal=asked.proposal
+    )
+
+
+def intensity_of(rules: Rules, setting: float) -> float:
+    """g_c at a setting: the cost's share of a full dose."""
+    return setting if rules.is_identity else float(rules.dose.cost.effect(rules.dial.action(setting)))
+
+
+def setting_of(rules: Rules, intensity: float) -> float:
+    """The largest setting whose intensity is at most this one; a declared start dose keeps its declared setting.
+
+    If the learner gives at least the lowest level, rounding must not turn a positive intensity into nothing.
+    """
+    if rules.start_action is not None and intensity == rules.policy.options["start_dose"]:
+        return rules.start_action
+    if rules.is_identity:
+        return round_down(intensity)
+    curve, dial = rules.dose.cost, rules.dial
+    action = float(curve.action(round_down(intensity, curve.error_units)))
+    setting = action if dial.is_plain else dial.setting(action)
+    least = rules.learner.least_setting(rules) if setting == dial.low else None
+    return setting if least is None else least

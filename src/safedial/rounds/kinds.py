@@ -1,0 +1,106 @@
+"""Which learner a policy needs. No other module asks.
+
+Your own policy may bring its own learner, a subclass of `Learner` whose constructor takes the rules:
+`Policy(..., learner=MyLearner)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from safedial.bounds.rounding import rounded_spec
+from safedial.errors import require
+from safedial.model.costs import split_spec
+from safedial.model.guarantee import PROMISES
+from safedial.model.spec import SafetySpec
+from safedial.policies import FACTORIES, Policy, make_policy
+from safedial.rounds.conformal_learner import ConformalLearner
+from safedial.rounds.function_class_learner import ClassLearner
+from safedial.rounds.learner import Learner
+from safedial.rounds.linear_learner import LinearLearner, make_radius_state
+from safedial.rounds.rules import Rules, plain_options
+from safedial.rounds.several_learners import SeveralLearner, SeveralStudents
+from safedial.rounds.shield_learner import ShieldLearner
+from safedial.rounds.student_learner import EitherLearner, StudentLearner
+
+NAMED: dict[str, type[Learner]] = {
+    "hp_conformal": ConformalLearner,
+    "hp_shield": ShieldLearner,
+    "hp_student": StudentLearner,
+}
+"""Policies with a learner of their own."""
+
+
+def kind_of(policy: Policy, spec: SafetySpec | None = None) -> type[Learner]:
+    """The class of a policy's learner under a spec; a policy without an online learner is refused."""
+    kind = _kind_of(policy)
+    if spec is None or spec.costs is None or kind is ShieldLearner:
+        return kind
+    if kind is StudentLearner:
+        return SeveralStudents
+    certified = kind is LinearLearner and PROMISES[policy.promise].from_constants
+    rule = "takes one cost: only certified policies with a linear estimate, hp_student and hp_shield have a proof for "
+    way_out = "use hp_probe or hp_ucb, promise='student' with hp_student, or promise='bracket' with hp_shield"
+    require(certified, "policy", policy.name, f"{rule}several", way_out)
+    return SeveralLearner
+
+
+def _kind_of(policy: Policy) -> type[Learner]:
+    if policy.learner is not None:
+        return policy.learner
+    if "cost_class" in policy.options:
+        return ClassLearner
+    found = EitherLearner if policy.options.get("either") else NAMED.get(policy.name, LinearLearner)
+    own = not policy.is_linear if found is LinearLearner else set(policy.own_parts) - {"decide"}
+    words, out = "has its own learner, which runs only in simulations", "simulate it, or give the policy a `learner`"
+    require(not own, "policy", policy.name, words, out)
+    return found
+
+
+def make_learner(rules: Rules) -> Learner:
+    """The learner that the rules' policy needs, before any outcome."""
+    policy, dim, ridge = rules.policy, rules.dim, rules.spec.ridge
+    kind = rules.learner
+    if issubclass(kind, SeveralLearner):
+        return kind(rules, {name: make_learner(part) for name, part in rules.parts.items()})
+    if kind is ClassLearner:
+        return ClassLearner(policy, dim, ridge)
+    if kind is LinearLearner:
+        spec = rounded_spec(rules.spec)
+        return LinearLearner(dim, ridge, make_radius_state(policy, dim, spec), coefficient_bound=spec.coefficient_bound)
+    return kind(rules)
+
+
+def split_rules(rules: Rules) -> Rules:
+    """The rules with those of each cost, where the learner has one for each."""
+    if not issubclass(rules.learner, SeveralLearner):
+        return rules
+    parts = {name: _part(rules, name, spec) for name, spec in split_spec(rules.spec).items()}
+    return rules._replace(parts=parts)
+
+
+def _part(rules: Rules, name: str, spec: SafetySpec) -> Rules:
+    """One cost's rules: its spec, and its own dose curve where it states one."""
+    own = (rules.spec.costs or {})[name].curve or rules.dose.cost
+    is_identity = rules.dial.is_plain and own.name == "identity"
+    dose = rules.dose._replace(cost=own)
+    return rules._replace(spec=spec, dose=dose, is_identity=is_identity, learner=rules.learner.part_kind)
+
+
+def saved_policy(saved: Mapping[str, Any], given: Policy | None) -> Policy:
+    """The policy of a save file, from its written form; the given one if it or an option is the user's own."""
+    name, options = saved["name"], {option: value for option, value in saved.items() if option != "name"}
+    if given is None:
+        own = [] if name in FACTORIES else ["policy"]
+        own += sorted(key for key, value in options.items() if isinstance(value, dict) and "growth" not in value)
+        rule = f"was saved with your own {', '.join(own)}, which the file does not hold"
+        require(not own, "policy", name, rule, "give the policy again: Agent.load(path, policy=...)")
+        made = make_policy(name, **options)
+    else:
+        require(given.name == name, "policy", given.name, f"must be the saved one, {name!r}")
+        now, same = plain_options(given.options), kind_of(given).same_option
+        other = sorted(key for key, value in options.items() if not same(key, now, value))
+        require(not other, "policy", name, f"has other options than the saved one: {', '.join(other)}")
+        made = given
+    return kind_of(made).with_saved(made, options)

@@ -1,0 +1,322 @@
+"""The rules: everything that is fixed for the life of a learner, and their one written form.
+
+`Rules.to_dict` gives plain values, and `Rules.from_dict` reads and checks them. A study's log, a save file and a
+certificate hold this form; a spec file and a cell of a sweep hold the parts that they state.
+
+The options of a new agent or study that its user leaves open, by rule.
+
+A certified `hp_probe` that is named without these options has
+
+| left open | by rule | why |
+|---|---|---|
+| radius and ridge, d ≤ 50 | `self-normalised` and its ridge | the largest doses under the same promise |
+| the same, d > 50, or a margin that learns | `mixture`, λ = d·κ²/S² | decisions stay fast; a small ellipsoid |
+| radius, where a ridge is stated | `mixture` | the ridge, or the constants with it, were chosen for that |
+
+docs/choosing.md has what each is worth. Simulations keep the defaults of the policies themselves.
+
+The user's own functions (a dose curve, a noise scale), which a save file cannot hold.
+
+The file holds their names and their values on `GRID`. On loading the user gives them again, and the values reveal a
+different function of the same name.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.bounds.radii import largest_noise, with_ridge
+from safedial.errors import InvalidInput, require, require_fields
+from safedial.model.brackets import Growth
+from safedial.model.dial import Dial, Features
+from safedial.model.dose import BUILT_IN, GRID, Dose, DoseCurve, as_dose
+from safedial.model.guarantee import PROMISES
+from safedial.model.noise_scale import NoiseScale
+from safedial.model.spec import SafetySpec
+from safedial.policies import Policy, as_policy, make_policy
+from safedial.policies.classes import FunctionClass
+
+
+class RuleFields(NamedTuple):
+    """The fields of `Rules`."""
+
+    spec: SafetySpec
+    policy: Policy
+    dose: Dose
+    dial: Dial
+    dim: int
+    fallback_action: float
+    features: Features | None
+    start_action: float | None
+    is_identity: bool
+    """Whether settings are intensities: a plain dial and the identity curve."""
+    baseline_range: tuple[float, float] = (-math.inf, math.inf)
+    """The range for a stated baseline cost."""
+    learner: Any = None
+    """The class of the learner that the policy needs (`decision.learners.protocol.Learner`)."""
+    parts: Any = None
+    """The rules of each cost, by name, where a certified promise is split among several."""
+
+
+class Rules(RuleFields):
+    """Everything that is fixed for the life of a learner, and what follows from that alone."""
+
+    @cached_property
+    def fixed_terms(self) -> tuple[dict[str, Any], list[str]]:
+        """What all certificates under these rules share, computed once. To be copied, never handed out."""
+        from safedial.rounds.certificate import fixed_terms
+
+        return fixed_terms(self)
+
+    @cached_property
+    def takes_zero_one(self) -> bool:
+        """Whether every outcome's cost must be 0 or 1: by the policy's class of costs, or by a spread bracket."""
+        policy = self.policy
+        return policy.binary_cost or getattr(policy.options.get("growth"), "name", "") == "spread"
+
+    @cached_property
+    def policy_reason(self) -> str:
+        """Why this policy: what is stated, or that it was named."""
+        stated, name = PROMISES[self.spec.promise], self.policy.name
+        if name == stated.default_policy:
+            return f"{name}, because {stated.because}{self._by_rule}"
+        return f"{name}, because it was named; {stated.default_policy} is the default where {stated.because}"
+
+    @property
+    def _by_rule(self) -> str:
+        """Which options are those of the rule for new agents and studies, in words."""
+        if not PROMISES[self.spec.promise].from_constants:
+            return ""
+        policy, spec = by_rule(None, replace(self.spec, ridge=None), self.dim)
+        same = {name: value for name, value in policy.options.items() if value == self.policy.options[name]}
+        told = [f"radius {same['radius']}"] if "radius" in same else []
+        told += [f"ridge {spec.ridge:.4g}"] if "radius" in same and spec.ridge == self.spec.ridge else []
+        return f"; by rule: {', '.join(told)}" if told else ""
+
+    @cached_property
+    def sentence(self) -> str:
+        """The policy's promise in one sentence, for a learner without a sentence of its own."""
+        spec, promise = self.spec, PROMISES[self.policy.promise]
+        if promise.from_constants:
+            promise = PROMISES[spec.promise]
+        event = self.learner.event(self)
+        return promise.statement.format(event=event, threshold=spec.threshold, risk=spec.promised_risk)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON. The user's own functions appear only by name."""
+        return {
+            "dim": self.dim,
+            **write_parts({name: getattr(self, name) for name in PARTS}),
+            "start_action": self.start_action,
+            "fallback_action": self.fallback_action,
+            "baseline_range": [None if math.isinf(end) else end for end in self.baseline_range],
+        }
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Rules:
+        """The inverse of `to_dict`, with checks. A part may also be an object; without `dim` the features give it."""
+        from safedial.rounds.validation import make_rules
+
+        parts = read_parts({name: part for name, part in fields.items() if name != "policy"})
+        dim = fields.get("dim", parts["features"].dim if "features" in parts else None)
+        rest = {name: fields.get(name) for name in ("policy", "start_action", "fallback_action", "baseline_range")}
+        return make_rules(dim=dim, **parts, **rest)
+
+
+def named_policy(fields: Mapping[str, Any]) -> Policy:
+    """The policy that plain values name, with its options.
+
+    >>> named_policy({"name": "hp_probe", "probe": 0.1}).options["probe"]
+    0.1
+    """
+    require(isinstance(fields.get("name"), str), "policy", dict(fields), "must have a name")
+    return make_policy(fields["name"], **{key: value for key, value in fields.items() if key != "name"})
+
+
+PARTS: dict[str, tuple[Any, Callable[[Mapping[str, Any]], Any]]] = {
+    "spec": (SafetySpec, SafetySpec.from_dict),
+    "policy": (Policy, named_policy),
+    "dose": ((Dose, DoseCurve), Dose.from_dict),
+    "dial": (Dial, lambda fields: _made("dial", Dial, fields)),
+    "features": (Features, lambda fields: _made("features", Features, fields)),
+}
+"""The parts of the rules with their own written form: the class of each, and its reader."""
+
+
+def write_parts(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Parts of the rules, by name, as plain values."""
+    return {name: _plain_part(part) for name, part in parts.items()}
+
+
+def read_parts(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse of `write_parts`. Objects pass unchanged; parts that `fields` does not state are left out.
+
+    >>> read_parts({"dial": {"high": 20, "unit": "mg"}, "dose": {"curve": "identity"}})["dial"].text(5)
+    '5 mg'
+    """
+    return {name: _read_part(name, fields[name]) for name in PARTS if fields.get(name) is not None}
+
+
+def shortest_dose(written: dict[str, Any]) -> dict[str, Any]:
+    """A written dose in its shortest form: one curve where reward and cost have the same.
+
+    >>> shortest_dose({"reward": {"curve": "identity"}, "cost": {"curve": "identity"}})
+    {'curve': 'identity'}
+    """
+    return written["cost"] if written["reward"] == written["cost"] else written
+
+
+def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """A policy's options as plain values; a function or a model by its name."""
+    return {name: _plain_option(value) for name, value in options.items()}
+
+
+def _plain_part(part: Any) -> dict[str, Any] | None:
+    if part is None:
+        return None
+    return {"name": part.name, **plain_options(part.options)} if isinstance(part, Policy) else part.to_dict()
+
+
+def _plain_option(value: Any) -> Any:
+    if isinstance(value, FunctionClass):
+        return value.describe()
+    if isinstance(value, Growth):
+        return value.to_dict()
+    if isinstance(value, (str, int, float, bool, type(None))):
+        return value
+    return {"custom": str(getattr(value, "__name__", type(value).__name__))}
+
+
+def _made(name: str, kind: Any, fields: Mapping[str, Any]) -> Any:
+    require_fields(name, map(str, fields), kind)
+    return kind(**fields)
+
+
+def _read_part(name: str, given: Any) -> Any:
+    kind, read = PARTS[name]
+    if isinstance(given, kind):
+        return given
+    require(isinstance(given, Mapping), name, given, "must be an object of named values")
+    try:
+        return read(given)
+    except TypeError as error:
+        raise InvalidInput(f"{name} = {sorted(given)}: {error}") from error
+
+
+# --- The options of a new agent or study that its user leaves open, by rule
+
+MOST_SOLVED = 50
+"""The largest dimension for which the radius is `self-normalised` by rule."""
+
+
+def by_rule(policy: Any, spec: SafetySpec, dim: int) -> tuple[Policy, SafetySpec]:
+    """The policy and the spec of a new agent or study; what its user states is kept.
+
+    >>> spec = SafetySpec(threshold=0.5, total_risk=0.05, reward_noise=0.3, cost_noise=0.3, coefficient_bound=1,
+    ...                   context_bound=1)
+    >>> policy, spec = by_rule(None, spec, 4)
+    >>> policy.options["radius"], round(spec.ridge, 6)
+    ('self-normalised', 3.6)
+    """
+    stated = PROMISES[spec.promise]
+    if policy is None:
+        policy = {"name": stated.default_policy, **stated.default_options}
+    if not isinstance(policy, (str, Mapping)):
+        made = as_policy(policy)
+        return made, with_ridge(spec, made.options.get("radius"), dim)
+    given = {"name": policy} if isinstance(policy, str) else policy
+    options = OPEN[given["name"]](spec, dim) if stated.from_constants and given.get("name") in OPEN else {}
+    made = named_policy({**options, **given})
+    if options.get("radius") == "mixture" and "radius" not in given and not spec.states_ridge:
+        spec = replace(spec, ridge=float(f"{dim * (largest_noise(spec) / spec.coefficient_bound) ** 2:.3g}"))
+    return made, with_ridge(spec, made.options.get("radius"), dim)
+
+
+def open_options(spec: SafetySpec, dim: int) -> dict[str, Any]:
+    """The options of a certified `hp_probe` whose user states none."""
+    tight = dim <= MOST_SOLVED and not spec.states_ridge and not spec.learns_noise
+    return {"radius": "self-normalised" if tight else "mixture"}
+
+
+OPEN = {"hp_probe": open_options}
+"""The policies with options that may be left open to the rule, and what that makes of them."""
+
+
+# --- The user's own functions (a dose curve, a noise scale), which a save file cannot hold
+
+NEAR = 1e-12
+"""How far values may differ, relatively: another machine rounds differently."""
+
+
+def longest_context(dim: int, bound: float) -> NDArray[np.float64]:
+    """A context of norm L with equal parts, to check a noise scale before any context is known."""
+    return np.full(dim, bound / math.sqrt(dim))
+
+
+def own_values(rules: Rules) -> dict[str, list[float]]:
+    """The values on `GRID` of each of the user's own functions, by name."""
+    found = {target: curve.heights() for target, curve in rules.dose._asdict().items() if curve.is_own}
+    scale = rules.spec.noise_scale
+    if scale is not None and scale.is_own:
+        found["noise_scale"] = _heights(scale, rules.dim, rules.spec.context_bound)
+    return found
+
+
+def with_own_functions(fields: Mapping[str, Any], *, dose: Any, noise_scale: NoiseScale | None) -> dict[str, Any]:
+    """Saved rules with the functions that the user gives again, each compared with the saved one."""
+    return {**fields, "dose": _dose(fields, dose), "spec": _spec(fields, noise_scale)}
+
+
+def _dose(fields: Mapping[str, Any], given: Any) -> Any:
+    """The saved curves, or the given ones if they are the user's own."""
+    saved = fields["dose"]
+    own = [target for target in ("reward", "cost") if saved[target]["curve"] not in BUILT_IN]
+    if given is None:
+        names = [saved[target]["curve"] for target in own]
+        rule = "is your own curve, which the file does not hold"
+        require(not own, "dose", names, rule, "give it again: Agent.load(path, dose=...)")
+        return saved
+    dose = as_dose(given)
+    for target, curve in dose._asdict().items():
+        written = json.loads(json.dumps(curve.to_dict()))
+        require(written == saved[target], "dose", written, f"must be the saved one, {saved[target]}")
+        if target in own:
+            _check_values(fields, target, curve.heights())
+    return dose
+
+
+def _spec(fields: Mapping[str, Any], given: NoiseScale | None) -> dict[str, Any]:
+    """The saved spec, with the given noise scale if it is the user's own."""
+    spec = fields["spec"]
+    saved = spec.get("noise_scale")
+    if saved is None or saved["scale"] != "own_scale":
+        require(given is None, "noise_scale", given, "was not your own when the agent was saved", "leave it out")
+        return spec
+    rule, way_out = "is your own, which the file does not hold", "give it again: Agent.load(path, noise_scale=...)"
+    require(given is not None, "noise_scale", saved, rule, way_out)
+    own = isinstance(given, NoiseScale) and given.to_dict() == saved
+    require(own, "noise_scale", given, f"must be the saved one, {saved}")
+    _check_values(fields, "noise_scale", _heights(given, fields["dim"], spec["context_bound"]))
+    return {**spec, "noise_scale": given}
+
+
+def _heights(scale: Any, dim: int, bound: float) -> list[float]:
+    context = longest_context(dim, bound)
+    return [float(scale.of(intensity, context)) for intensity in GRID]
+
+
+def _check_values(fields: Mapping[str, Any], name: str, now: list[float]) -> None:
+    """Refuse a different function of the same name."""
+    then = fields["own"][name]
+    off = max(abs(here - there) / (1.0 + abs(there)) for here, there in zip(now, then, strict=True))
+    require(
+        off <= NEAR, name, off, "is the distance of this function from the saved one, which must be the same function"
+    )

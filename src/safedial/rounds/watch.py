@@ -1,0 +1,245 @@
+"""The watch over an agent or a study: evidence that the promise is broken (bounds.monitor), or that the noise is larger
+than stated (bounds.monitor).
+
+It never waits for an outcome. A round counts as kept from its decision on, and is revised when its outcome is known. So
+open, void, expired and late rounds, whatever the reason, only lower the evidence, which stays valid (bounds.monitor),
+and they hide nothing that was reported. A round without a dose does not count. If more was applied than advised, the
+cost that the advised setting would have had counts (`cost_at_advice`). A throttled round counts if its cost exceeds the
+threshold in spite of the throttle. A resume starts a new product over the rounds decided after it: rounds that are open
+at a resume may be open because of their outcomes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from safedial.bounds import monitor
+from safedial.bounds import monitor as tails
+from safedial.rounds.learner import Learner
+from safedial.rounds.outcome import Round, Sample, Vector, allowed_risk, cost_at_advice, counted_from
+from safedial.rounds.rules import Rules
+
+FLAGS = ("crossed", "noisy", "tails")
+COUNTS = ("unwatched", "new_unwatched", "new_watched", "unwatched_from", "watched_from", "tails_from")
+"""A watch's other values; a study's snapshot and a save file keep them under these names."""
+
+
+class Watch:
+    """What the outcomes of a learner's rounds say about its promise; `level` bounds the chance of any false alarm.
+
+    `monitor` and `tails` hold the evidence; `crossed` and `noisy` say whether it ever reached its limit. `unwatched`
+    counts the rounds with a promise that ended without an outcome to count; `new_unwatched` of `new_watched` count
+    since that rule was resumed. Each `…_from` is the last round before a resume.
+    """
+
+    def __init__(self, rules: Rules, learner: Learner, level: float = 0.01) -> None:
+        self.rules, self.learner, self.level = rules, learner, level
+        self.specs = learner.specs(rules)
+        self.monitor = monitor.init()
+        self.tails = [0.0] * (1 + len(self.specs))
+        self.crossed = self.noisy = False
+        self.unwatched = self.new_unwatched = self.new_watched = 0
+        self.unwatched_from = self.watched_from = self.tails_from = 0
+
+    @property
+    def evidence(self) -> float:
+        """Evidence that the promise is broken, or that rounds are not exchangeable: starts at 1; 1/level stops."""
+        own = self.learner.evidence
+        return float(monitor.evidence(self.monitor)) if own is None else own
+
+    @property
+    def noise_evidence(self) -> float:
+        """Evidence that the noise is larger than stated: starts at 1; 2/level stops (for k costs, (k + 1)/level)."""
+        return math.exp(max(self.tails))
+
+    @property
+    def due(self) -> str:
+        """The rule that has fired: a key of `LIMITS`, or ""."""
+        if self.crossed:
+            return self.learner.stop_rule
+        return "noise_broken" if self.noisy else ""
+
+    def notice(self) -> None:
+        """Record the learner's own alarm."""
+        self.crossed = self.crossed or self.learner.alarmed
+
+    def promised(self, round_: Round) -> Round:
+        """Count a decided round as kept. Returns the round, no longer watched if it can prove nothing."""
+        if self.learner.watches_itself:
+            self.new_watched += round_.watched
+            return round_
+        self.tails = tails.expect(self.tails)
+        if not round_.watched:
+            return round_
+        allowed = self.allowed(round_)
+        if allowed is None:
+            return round_._replace(watched=False)
+        self.new_watched += 1
+        self.monitor = monitor.update(self.monitor, False, allowed)
+        return round_
+
+    def allowed(self, round_: Round) -> float | None:
+        """The chance that a round may exceed any of its thresholds; None if its outcome can prove nothing."""
+        allowed = 0.0
+        for spec in self.specs:
+            risk = allowed_risk(spec, round_.baseline_cost, float(round_.number))
+            if risk is None:
+                return None
+            allowed += risk
+        return min(allowed, 1.0)
+
+    def reported(
+        self,
+        round_: Round,
+        sample: Sample,
+        context: Vector,
+        norm: float,
+        *,
+        throttled: bool = False,
+        dropped: bool = False,
+    ) -> list[float]:
+        """Compare a reported outcome with the promise and the stated noise, whatever other rounds are open. `dropped`:
+        the learner takes nothing from it. Returns what it added to `tails`, or [].
+        """
+        if self.learner.watches_itself:
+            judges = _throttled_judges if throttled else self.learner.judges
+            hidden = dropped and self._hides(round_, sample)
+            if round_.watched and (hidden or not judges(self.rules, sample, round_.action)):
+                self.unseen(round_)
+            return []
+        scatters = sample.weight > 0.0 and round_.number > self.tails_from
+        parts = self.learner.parts(self.rules, sample) if scatters or round_.watched else []
+        added = self._observe(parts, context, norm) if scatters else []
+        over = self._exceeds(round_, sample, parts, throttled=throttled)
+        if over is None:
+            self.unseen(round_)
+        elif over and round_.number > self.watched_from:
+            self.monitor = monitor.revise(self.monitor)
+            self.crossed = self.crossed or bool(monitor.alarm(self.monitor, self.level))
+        return added
+
+    def revised(self, round_: Round, before: Sample, after: Sample, added: list[float]) -> list[float]:
+        """Replace the outcome of a round, which had `added` to the tails; an alarm that has fired stays. Returns what
+        the new outcome added.
+        """
+        if added and round_.number > self.tails_from:
+            self.tails = [each - part for each, part in zip(self.tails, added, strict=True)]
+        parts = self.learner.parts(self.rules, before)
+        over = self._exceeds(round_, before, parts)
+        if over is None:
+            self.unseen(round_, -1)
+        elif over and round_.number > self.watched_from:
+            self.monitor = monitor.revise(self.monitor, -1.0)
+        return self.reported(round_, after, round_.context, round_.norm)
+
+    def exceeded(self, round_: Round, sample: Sample, *, throttled: bool = False) -> bool:
+        """Whether an outcome shows that a round exceeded its threshold at the advised setting."""
+        if self.learner.watches_itself:
+            return self.learner.exceeds(self.rules, sample, round_.action)
+        return bool(self._exceeds(round_, sample, self.learner.parts(self.rules, sample), throttled=throttled))
+
+    def _exceeds(self, round_: Round, sample: Sample, parts: list[Any], *, throttled: bool = False) -> bool | None:
+        """Whether a watched round exceeded its threshold; None if its outcome does not show it."""
+        if not round_.watched:
+            return False
+        advised_cost, over, unclear = _throttled_cost if throttled else cost_at_advice, False, sample.unknown
+        for rules, _, part in parts:
+            cost, limit = advised_cost(rules, part, round_.action), rules.spec.threshold
+            unclear = unclear or cost is None
+            over = over or (cost is not None and cost > limit and cost > counted_from(rules.spec, float(round_.number)))
+        return None if unclear and not over else over
+
+    def _hides(self, round_: Round, sample: Sample) -> bool:
+        """Whether an excess leaves the evidence, or may do so, where a learner that watches itself drops its round.
+        It is not bet on: of the rounds that are left out, those that exceed are a selection.
+        """
+        return sample.unknown or self.learner.exceeds(self.rules, sample, round_.action)
+
+    def count(self, round_: Round, sample: Sample) -> None:
+        """Count an outcome of a learner that watches itself, for display: violations are not its evidence."""
+        over = self.learner.exceeds(self.rules, sample, round_.action)
+        seen = self.monitor
+        self.monitor = seen._replace(rounds=seen.rounds + 1.0, violations=seen.violations + float(over))
+
+    def voided(self, round_: Round, sample: Sample) -> bool:
+        """Keep a cost above the threshold in the evidence though its round is now void. Returns whether it was one.
+
+        The round was decided and its outcome is known, so the product stays valid, and a void cannot hide a violation.
+        A wrongly reported outcome is corrected instead. If the learner watches itself, the round is unwatched.
+        """
+        if not (round_.watched and self.learner.exceeds(self.rules, sample, round_.action)):
+            return False
+        self.reported(round_, sample._replace(weight=0.0), round_.context, round_.norm, dropped=True)
+        return True
+
+    def unseen(self, round_: Round, count: int = 1) -> None:
+        """Count a round that ended without a usable outcome; `count` is −1 if the outcome came after all."""
+        if round_.watched:
+            self.unwatched += count
+            self.new_unwatched += count * (round_.number > self.unwatched_from)
+
+    def judge(self, level: float) -> None:
+        """From now on `level` bounds the chance of a false alarm; the evidence so far is judged by it too."""
+        self.level = level
+        if not self.learner.watches_itself:
+            self.crossed = self.crossed or bool(monitor.alarm(self.monitor, level))
+            self.noisy = self.noisy or self._is_noisy()
+
+    def _is_noisy(self) -> bool:
+        largest = max(self.tails)
+        return largest > 0.0 and bool(tails.tails_alarm(largest, self.level / len(self.tails)))
+
+    def resumed(self, rule: str, rounds: int) -> None:
+        """After `rounds` decisions, restart what this rule watches, and nothing else."""
+        if rule == "alarm":
+            self.monitor, self.crossed, self.watched_from = monitor.init(), False, rounds
+        elif rule in self.learner.stop_rules:
+            self.crossed = False
+        elif rule == "noise_broken":
+            self.tails, self.noisy, self.tails_from = [0.0] * len(self.tails), False, rounds
+        elif rule == "too_many_unwatched":
+            self.new_unwatched, self.new_watched, self.unwatched_from = 0, 0, rounds
+
+    def _observe(self, parts: list[Any], context: Vector, norm: float) -> list[float]:
+        """Compare the residuals of an outcome's parts (`Learner.parts`) with the stated noise. An estimate raised by
+        rounding is not noise. Returns what was added to `tails`.
+        """
+        found = list(self.tails)
+        for place, (rules, learner, part) in enumerate(parts, start=1):
+            seen = learner.residuals(rules, context, norm, part)
+            if seen is None:
+                return []
+            reward, reward_slack, cost, cost_slack, raised = seen
+            if place == 1:
+                found[0] = tails.observe(found[0], reward, reward_slack, rules.spec.reward_noise)
+            found[place] = tails.observe(found[place], cost, cost_slack + raised, rules.spec.cost_noise)
+        added = [new - old for new, old in zip(found, self.tails, strict=True)]
+        self.tails = found
+        self.noisy = self.noisy or self._is_noisy()
+        return added
+
+    def packed(self) -> Any:
+        """The monitor as an array, for a snapshot or a save file."""
+        return np.append(self.monitor.log_evidence, [self.monitor.rounds, self.monitor.violations])
+
+    def unpack(self, seen: Any) -> None:
+        """Restore the monitor."""
+        *log_evidence, rounds, violations = seen
+        self.monitor = monitor.Monitor(np.array(log_evidence), rounds, violations)
+
+
+def _throttled_judges(rules: Rules, sample: Sample, advised: float) -> bool:
+    """Whether a throttled cost shows that the advised setting would have exceeded the threshold: it exceeded the
+    threshold itself, at no more than the advice, and not because of sensor error.
+    """
+    spec = rules.spec
+    sensors = spec.threshold_on == "measured" and spec.cost_sensor_noise > 0.0
+    return rules.learner.is_over(rules, sample.measured) and sample.applied <= advised and not sensors
+
+
+def _throttled_cost(rules: Rules, sample: Sample, advised: float) -> float | None:
+    """`cost_at_advice` for a throttled round."""
+    return sample.measured if _throttled_judges(rules, sample, advised) else None

@@ -1,0 +1,398 @@
+"""The claims that every policy must meet: each is a function that asserts of a policy what its name says.
+
+Claims in `CLAIMS` take the policy and its factory; those in `SPEC_CLAIMS` take the policy and each spec of `SPECS` in
+turn. Policies with the linear learner are tested on random predictions; policies with their own learner are tested in a
+simulation. A claim that does not apply to a policy raises `NotApplicable` with the reason. Only a policy that calls
+itself "certified" or "conformal" must keep a promise.
+
+`check_policy`: one list of claims that every policy must meet, including your own.
+
+The project's own policies are tested with the same list (`simulation.check_policy`).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from inspect import signature
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from safedial.bounds.choice import Choice
+from safedial.bounds.estimate import Prediction
+from safedial.bounds.safe_set import safe_set
+from safedial.errors import InvalidInput
+from safedial.model.guarantee import PROMISES
+from safedial.model.spec import CONSTANTS, SafetySpec
+from safedial.policies import Policy, promised_risk
+from safedial.rounds.agent import Agent
+from safedial.simulation.linear_world import LinearWorld
+from safedial.simulation.loop import Round
+from safedial.simulation.results import promise_holds
+from safedial.simulation.run import Simulation, simulate
+
+LEVEL = 1e-6
+"""False-alarm level of the statistical claims; their seeds are fixed."""
+
+SPECS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "joint": {"promise": "joint"},
+    "sensor": {"cost_sensor_noise": 0.05, "reward_sensor_noise": 0.1},
+    "dependent sensor": {"cost_sensor_noise": 0.05, "sensor_dependent": True},
+    "gaussian margin": {"margin": "gaussian"},
+    "bounded margin": {"margin": "bounded", "noise_low": -2.0, "noise_high": 1.5, "promise": "joint"},
+    "other constants": {"cost_noise": 2.0, "reward_noise": 0.2, "coefficient_bound": 3.0, "ridge": 0.3},
+}
+
+ENERGIES = ("reward_energy", "cost_energy")
+
+
+class NotApplicable(Exception):
+    """A claim does not apply to this policy; the message says why."""
+
+
+def results_do_not_depend_on_how_seeds_are_batched(policy: Policy, factory: Any) -> None:
+    together = simulate(policy, LinearWorld(dim=3), plain_spec(), rounds=300, seeds=[4, 0, 7])
+    for column, seed in enumerate([4, 0, 7]):
+        alone = simulate(policy, LinearWorld(dim=3), plain_spec(), rounds=300, seeds=[seed])
+        assert abs(together.regret[0, column] - alone.regret[0, 0]) <= 1e-9, "another regret in another batch"
+        assert together.violations[0, column] == alone.violations[0, 0], "other violations in another batch"
+
+
+def thresholds_in_one_batch_equal_thresholds_one_by_one(policy: Policy, factory: Any) -> None:
+    together = simulate(policy, LinearWorld(dim=3), plain_spec(threshold=[0.1, 0.9]), rounds=300, seeds=3)
+    for row, threshold in enumerate([0.1, 0.9]):
+        alone = simulate(policy, LinearWorld(dim=3), plain_spec(threshold=threshold), rounds=300, seeds=3)
+        for name in ("regret", "reward", "violations", "informative_rounds", "clairvoyant_reward"):
+            apart = np.abs(getattr(together, name)[row] - getattr(alone, name)[0])
+            assert np.all(apart <= 1e-9), f"{name} differs between a sweep and a single run"
+
+
+def zero_intensity_leaves_the_state_as_it_was(policy: Policy, factory: Any) -> None:
+    agent = _agent(policy)
+    agent.update([0.1, 0.2, 0.3], 0.5, 0.2, 0.1)
+    before = {key: value.copy() for key, value in agent._learner.state().items()}
+    agent.update([0.3, 0.2, 0.3], 0.0, 0.0, 0.0)
+    for key, value in agent._learner.state().items():
+        assert np.array_equal(value, before[key]), f"{key} changed"
+
+
+def save_and_load_give_the_same_decisions(policy: Policy, factory: Any) -> None:
+    agent = _agent(policy)
+    rng = np.random.default_rng(5)
+    contexts = rng.standard_normal((60, 3)) / 5
+    for context in contexts[:40]:
+        decision = agent.decide(context)
+        agent.update(decision, reward=float(rng.normal()) * decision.intensity, cost=0.1 * decision.intensity)
+    with tempfile.TemporaryDirectory() as folder:
+        agent.save(Path(folder) / "agent")
+        twin = Agent.load(Path(folder) / "agent", policy=policy)
+    for context in contexts[40:]:
+        here, there = agent.decide(context), twin.decide(context)
+        assert here.certificate == there.certificate, "another certificate after loading"
+        for each in (agent, twin):
+            each.update(context, here.action, 0.2, 0.1)
+
+
+def the_options_rebuild_the_policy(policy: Policy, factory: Callable[..., Policy]) -> None:
+    """Certificates and save files hold the options, so the options must determine the policy."""
+    if not set(policy.options) <= set(signature(factory).parameters):
+        raise NotApplicable("its options are not arguments of the factory")
+    again = factory(**policy.options)
+    assert again.options == policy.options, f"options {policy.options} give {again.options}"
+
+
+def a_higher_baseline_cost_never_raises_the_dose(policy: Policy, factory: Any) -> None:
+    spec = plain_spec()
+
+    def check(choice: Choice, seen: Any, number: float, coin: Any) -> None:
+        none, some, full = (
+            policy.decide(seen, spec, round=number, coin=coin, baseline_cost=cost) for cost in (0.0, 0.3, 0.6)
+        )
+        assert np.all(np.asarray(some.intensity) <= np.asarray(none.intensity)), "a dose that rises with the baseline"
+        assert np.all(np.asarray(full.intensity) == 0.0), "a dose where the baseline exceeds the threshold"
+        assert not np.any(full.safe.certified), "certified where nothing can be"
+
+    _each_choice(policy, spec, check)
+
+
+def violations_stay_within_the_promised_risk(policy: Policy, factory: Any) -> None:
+    """Level 1e-6 against a binomial at δ + δ′ (conformal: δ); also adversarial contexts if the promise covers them."""
+    from scipy.stats import binomtest
+
+    changes: dict[str, Any] = {"cost_noise": 0.3, "reward_noise": 0.3, "threshold": [0.2, 2.0]}
+    spec = plain_spec(violation_risk=0.03, estimation_risk=0.02, **changes)
+    promise = PROMISES[policy.promise]
+    _must_promise(policy, promise.proved)
+    risk = promised_risk(policy, spec)
+    for contexts in ("iid", "adversarial") if promise.from_constants and _drawn(policy, 1) else ("iid",):
+        world = LinearWorld(dim=3, contexts=contexts)
+        _must_be_proved(policy, world, spec)
+        run = simulate(policy, world, spec, rounds=300, seeds=40)
+        total, rounds = int(run.violations.sum()), run.violations.size * run.rounds
+        chance = binomtest(total, rounds, risk, alternative="greater").pvalue
+        assert chance > LEVEL, f"{total} violations in {rounds} rounds, promised at most {risk:g}"
+
+
+def the_intensity_lies_between_0_and_the_safe_intensity(policy: Policy, spec: SafetySpec) -> None:
+    def check(choice: Choice, seen: Any, number: float, coin: Any) -> None:
+        intensity, safe = np.asarray(choice.intensity), np.asarray(choice.safe.intensity)
+        assert np.all(intensity >= 0.0), "an intensity below 0"
+        assert np.all(intensity <= safe), "an intensity above the safe one"
+        assert np.all(safe <= 1.0), "a safe intensity above 1"
+
+    _each_choice(policy, spec, check)
+
+
+def a_batch_equals_a_loop_of_floats(policy: Policy, spec: SafetySpec) -> None:
+    seen, coin = _must_be_drawn(policy, 60)
+    whole = np.asarray(policy.decide(seen, spec, round=3.0, coin=coin).intensity)
+    for index in range(60):
+        alone = seen._replace(**{name: float(getattr(seen, name)[index]) for name in (*seen._fields[:6], *ENERGIES)})
+        single = policy.decide(alone, spec, round=3.0, coin=float(coin[index])).intensity
+        assert abs(single - whole[index]) <= 1e-12, f"{single} alone, {whole[index]} in a batch"
+
+
+def no_dose_exceeds_what_a_known_cost_allows(policy: Policy, spec: SafetySpec) -> None:
+    """If the cost is known exactly (width 0), a promise on the realized cost leaves room for noise, sensor and
+    baseline, in any round and with any amount of data.
+    """
+    _must_promise(policy, PROMISES[policy.promise].from_constants)
+    seen, coin = _must_be_drawn(policy, 200)
+    for rounds in (1.0, 2500.0, 1e6):
+        known = seen._replace(width=0.0 * seen.width, informative_rounds=0.0 * seen.norm + rounds)
+        cost = np.minimum(known.cost, spec.coefficient_bound * known.norm)
+        for number in (1.0, 40.0, 1e6):
+            for baseline in (0.0, 0.2):
+                choice = policy.decide(known, spec, round=number, coin=coin, baseline_cost=baseline)
+                limit = safe_set(cost, spec, round=number, baseline_cost=baseline).intensity
+                over = np.asarray(choice.intensity) > limit * (1.0 + 1e-12)
+                where = f"round {number:g} with {rounds:g} informative rounds and baseline {baseline:g}"
+                assert not np.any(over), f"a dose above what the known cost allows, in {where}"
+
+
+def without_data_no_dose_exceeds_what_the_norms_allow(policy: Policy, spec: SafetySpec) -> None:
+    """Before any data the mean cost may be S‖x‖, and no promise on the realized cost may assume less."""
+    _must_promise(policy, PROMISES[policy.promise].from_constants)
+    if policy.knows_truth:
+        raise NotApplicable("it knows the truth")
+    world = _world(spec)
+    _must_be_proved(policy, world, spec)
+
+    def check(intensity: Any, norm: Any) -> None:
+        limit = safe_set(spec.coefficient_bound * norm, spec, round=1.0).intensity
+        assert np.all(np.asarray(intensity) <= limit * (1.0 + 1e-9)), "a dose that bets on what it cannot know"
+
+    drawn = _drawn(policy, 200)
+    if drawn is None:
+        _watch(policy, spec, lambda seen: check(seen.choice.intensity, _norm(seen)), world=world, rounds=1)
+        return
+    seen, coin = drawn
+    nothing = 0.0 * seen.norm
+    blank = Prediction(nothing, nothing, seen.norm / spec.ridge**0.5, seen.norm, nothing, nothing, seen.dim)
+    blank = blank._replace(**dict.fromkeys(ENERGIES, nothing))
+    check(policy.decide(blank, spec, round=1.0, coin=coin).intensity, seen.norm)
+
+
+def in_a_simulation_no_dose_exceeds_what_the_true_cost_allows(policy: Policy, spec: SafetySpec) -> None:
+    """The strong form of the promise: with probability ≥ 1 − δ′, in all rounds, the dose leaves room for noise, sensor
+    and baseline above the *true* mean cost. Level 1e-6 against a binomial over seeds.
+    """
+    from scipy.stats import binomtest
+
+    _must_promise(policy, PROMISES[policy.promise].from_constants)
+    world, seeds = _world(spec, baseline_cost=0.1), 20
+    _must_be_proved(policy, world, spec)
+    over = np.zeros(seeds, dtype=bool)
+
+    def look(seen: Round) -> None:
+        mean = world.means(spec, seen.truth, seen.context)[1]
+        limit = safe_set(mean, spec, round=float(seen.number), baseline_cost=world.baseline_cost).intensity
+        over[:] |= np.any(np.asarray(seen.choice.intensity) > limit * (1.0 + 1e-9), axis=0)
+
+    _watch(policy, spec, look, world=world, rounds=200, seeds=seeds)
+    chance = binomtest(int(over.sum()), seeds, spec.estimation_risk, alternative="greater").pvalue
+    assert chance > LEVEL, f"doses above what the true cost allows, in {over.sum()} of {seeds} runs"
+
+
+CLAIMS: list[Callable[[Policy, Any], None]] = [
+    results_do_not_depend_on_how_seeds_are_batched,
+    thresholds_in_one_batch_equal_thresholds_one_by_one,
+    zero_intensity_leaves_the_state_as_it_was,
+    save_and_load_give_the_same_decisions,
+    violations_stay_within_the_promised_risk,
+    the_options_rebuild_the_policy,
+    a_higher_baseline_cost_never_raises_the_dose,
+]
+SPEC_CLAIMS: list[Callable[[Policy, SafetySpec], None]] = [
+    the_intensity_lies_between_0_and_the_safe_intensity,
+    a_batch_equals_a_loop_of_floats,
+    no_dose_exceeds_what_a_known_cost_allows,
+    without_data_no_dose_exceeds_what_the_norms_allow,
+    in_a_simulation_no_dose_exceeds_what_the_true_cost_allows,
+]
+
+
+def plain_spec(**changes: Any) -> SafetySpec:
+    risks: dict[str, Any] = {"violation_risk": 0.01, "estimation_risk": 0.01}
+    return SafetySpec(**({"threshold": 0.5, **risks, **dict.fromkeys(CONSTANTS, 1.0)} | changes))
+
+
+def predictions(number: int) -> tuple[Prediction, Any]:
+    """Random predictions of a linear learner in four dimensions, and uniform random numbers."""
+    rng = np.random.default_rng(0)
+    norm = rng.uniform(0.05, 1.0, number)
+    means = rng.normal(0, 0.5, number), rng.normal(0, 0.7, number)
+    width, log_det = norm * rng.uniform(0.01, 1.0, number), rng.uniform(0, 40, number)
+    seen = Prediction(*means, width, norm, log_det, rng.integers(0, 3000, number).astype(float), 4)
+    coins = rng.random(number)
+    return seen._replace(**{name: rng.uniform(0, 40, number) for name in ENERGIES}), coins
+
+
+def _each_choice(policy: Policy, spec: SafetySpec, check: Callable[[Choice, Any, float, Any], None]) -> None:
+    """Call `check(choice, prediction, round, coin)` for random predictions or, if the policy has its own learner, for
+    each round of a simulation.
+    """
+    if drawn := _drawn(policy, 400):
+        seen, coin = drawn
+        check(policy.decide(seen, spec, round=7.0, coin=coin), seen, 7.0, coin)
+    else:
+        _watch(policy, spec, lambda seen: check(seen.choice, seen.prediction, float(seen.number), 0.5))
+
+
+def _watch(
+    policy: Policy,
+    spec: SafetySpec,
+    look: Callable[[Round], Any],
+    *,
+    world: LinearWorld | None = None,
+    rounds: int = 60,
+    seeds: int = 8,
+) -> Simulation:
+    """Simulate and check every round. If the policy refuses a spec, the claim does not apply; it must accept the
+    plain one.
+    """
+    try:
+        return simulate(policy, world or _world(spec), spec, rounds=rounds, seeds=seeds, observe=look)
+    except InvalidInput as error:
+        if spec == plain_spec():
+            raise
+        raise NotApplicable(str(error)) from error
+
+
+def _world(spec: SafetySpec, *, baseline_cost: float = 0.0) -> LinearWorld:
+    """A world for which the spec is true."""
+    noise = "rademacher" if spec.margin == "bounded" else "gaussian"
+    return LinearWorld(dim=2, noise=noise, baseline_cost=baseline_cost)
+
+
+def _norm(seen: Round) -> Any:
+    return np.sqrt(np.vecdot(seen.context, seen.context))
+
+
+def _drawn(policy: Policy, number: int) -> tuple[Prediction, Any] | None:
+    """Random predictions and coins, or None for a policy that decides from something else than a linear prediction."""
+    return predictions(number) if policy.is_linear else None
+
+
+def _must_be_drawn(policy: Policy, number: int) -> tuple[Prediction, Any]:
+    drawn = _drawn(policy, number)
+    if drawn is None:
+        raise NotApplicable("it has its own learner, which is tested in simulations instead")
+    return drawn
+
+
+def _must_promise(policy: Policy, promises: bool) -> None:
+    if not promises:
+        raise NotApplicable(f"its promise is {policy.promise!r}")
+
+
+def _must_be_proved(policy: Policy, world: LinearWorld, spec: SafetySpec) -> None:
+    """A promise does not cover a world outside its function class, or one in which its start is not safe."""
+    start = PROMISES[policy.promise].exchangeable
+    why = "its start is not safe there" if start else "its cost class is not known to hold it"
+    if not promise_holds(policy, world, spec):
+        raise NotApplicable(f"nothing is proved in a linear world of these constants: {why}")
+
+
+def _agent(policy: Policy) -> Agent:
+    """An online learner with this policy."""
+    try:
+        return Agent(3, plain_spec(), policy=policy, seed=11)
+    except InvalidInput as error:
+        raise NotApplicable(str(error)) from error
+
+
+# --- `check_policy`: one list of claims that every policy must meet, including your own
+
+
+class Report(NamedTuple):
+    """How many checks ran, which failed (claim → message), and which were not applicable (claim → reason)."""
+
+    policy: str
+    checks: int
+    failures: dict[str, str]
+    not_applicable: dict[str, str]
+
+    def __str__(self) -> str:
+        lines = [f"{self.policy}: {self.checks} checks ran, {len(self.failures)} failed."]
+        lines += [f"  failed: {claim}: {reason}" for claim, reason in self.failures.items()]
+        return "\n".join([*lines, *self._silent()])
+
+    def _silent(self) -> list[str]:
+        """A line for each claim that was not applicable, with the specs under which it was not."""
+        found: dict[tuple[str, str], list[str]] = {}
+        for claim, why in self.not_applicable.items():
+            words, bracket, spec = claim.partition(" (")
+            found.setdefault((words, why), []).extend([spec.rstrip(")")] if bracket else [])
+        return [f"  not applicable: {words}{_in_brackets(specs)}: {why}" for (words, why), specs in found.items()]
+
+
+def _in_brackets(specs: list[str]) -> str:
+    if not specs:
+        return ""
+    return " (every spec)" if len(specs) == len(SPECS) else f" ({', '.join(specs)})"
+
+
+def check_policy(factory: Callable[..., Policy], *, quiet: bool = False) -> Report:
+    """Run every claim on the policy that `factory()` makes, print how many checks ran, and return what failed.
+
+    It finds faults that are visible from outside. It is not a proof: a policy that misbehaves only in untested cases
+    will pass, and claims that were not applicable were not tested.
+
+    >>> from safedial.policies import hp_ucb
+    >>> print(check_policy(hp_ucb, quiet=True))
+    hp_ucb: 42 checks ran, 0 failed.
+    """
+    policy = factory() if callable(factory) else None
+    if not isinstance(policy, Policy):
+        raise InvalidInput(f"factory = {factory!r}: must be a function that returns a Policy")
+    ran, failures, silent = 0, {}, {}
+    for name, check in _checks(policy, factory):
+        try:
+            check()
+        except NotApplicable as reason:
+            silent[name] = str(reason)
+            continue
+        except Exception as error:
+            failures[name] = f"{type(error).__name__}: {error}".strip().splitlines()[0]
+        ran += 1
+    report = Report(policy.name, ran, failures, silent)
+    if not quiet:
+        print(report)
+    return report
+
+
+def _checks(policy: Policy, factory: Callable[..., Policy]) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Every claim in words with its check; some for each of `SPECS`."""
+    for claim in CLAIMS:
+        yield claim.__name__.replace("_", " "), partial(claim, policy, factory)
+    for claim in SPEC_CLAIMS:
+        for name, changes in SPECS.items():
+            yield f"{claim.__name__.replace('_', ' ')} ({name})", partial(claim, policy, plain_spec(**changes))
+
+
+__all__ = ["Report", "check_policy"]

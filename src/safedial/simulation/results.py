@@ -1,0 +1,447 @@
+"""Whether a policy's promise is proved for a world.
+
+A simulation in a few plain numbers.
+
+The log of a simulated run.
+
+Simulations as tidy tables: one row for each observation, with every setting under a plain name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.bounds.margin import noise_margin
+from safedial.errors import require
+from safedial.io import card, data_frame
+from safedial.model.brackets import Growth
+from safedial.model.costs import split_spec
+from safedial.model.dose import Dose, DoseCurve
+from safedial.model.guarantee import PROMISES
+from safedial.model.spec import NAMES, SWEPT, SafetySpec, one_row
+from safedial.policies import Policy, promised_risk, shown_spec
+from safedial.policies.classes import FunctionClass
+from safedial.rounds.log_file import Log
+from safedial.rounds.rules import shortest_dose, write_parts
+from safedial.simulation.dose_response import BRACKETED, DoseResponseWorld
+from safedial.simulation.engines import USUAL
+from safedial.simulation.linear_world import LinearWorld
+from safedial.simulation.loop import Played
+from safedial.simulation.nonlinear_worlds import NonlinearWorld, waves
+from safedial.simulation.rule import CURVES
+from safedial.simulation.run import Simulation, simulate
+from safedial.simulation.world import SUB_GAUSSIAN, World, exceeds_rarely, quantile
+from safedial.stats import Seeds, seed_interval, violation_interval
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+Known = LinearWorld | NonlinearWorld
+
+
+def promise_holds(policy: Policy, world: World, spec: SafetySpec, *, true: SafetySpec | None = None) -> bool:
+    """Whether the policy's promise on the realized cost is proved for the world.
+
+    Certified: the mean cost lies in the policy's class, the noise is what the margin assumes, and the world's constants
+    are within those that the policy uses. Conformal: rounds are exchangeable, outcomes over doses do not depend on
+    the doses, and the start dose is safe there. Bracket: rounds are exchangeable, each unit
+    of the dose-response world keeps to the bracket, and all tolerate the start. Student: the mean cost is linear, the
+    noise is Gaussian, and the start dose is safe. About your own world nothing is proved.
+
+    Args:
+        spec: what the policy uses.
+        true: the world's constants, if they differ.
+    """
+    promise = PROMISES[policy.promise]
+    if isinstance(world, DoseResponseWorld) and not world.is_own:
+        return promise.bracketed and _bracket_holds(policy, world, spec)
+    if not isinstance(world, Known) or world.is_own or promise.bracketed:
+        return False
+    world_spec = spec if true is None else true
+    if promise.exchangeable:
+        exchangeable = world.contexts == "iid" and not world.binary_cost
+        return exchangeable and _start_holds(policy.options["start_dose"], world, spec, world_spec)
+    if promise.gaussian:
+        fitting = world.noise == "gaussian" and world.mean == "linear" and not world.binary_cost
+        fitting = fitting or (policy.options["either"] and world.contexts == "iid" and not world.binary_cost)
+        costs = [(spec, world_spec)]
+        if spec.costs is not None:
+            costs = list(zip(split_spec(spec).values(), split_spec(world_spec).values(), strict=True))
+        return fitting and all(_start_holds(policy.options["start_dose"], world, *each) for each in costs)
+    if not promise.from_constants or not _within(world_spec, spec):
+        return False
+    fitting = policy.knows_truth or _realizable(policy.options.get("cost_class"), world, world_spec)
+    return fitting and (world.binary_cost or (world.noise in SUB_GAUSSIAN and margin_holds(world_spec, world)))
+
+
+def _bracket_holds(policy: Policy, world: DoseResponseWorld, spec: SafetySpec) -> bool:
+    """Whether no unit breaks a bracket, none exceeds at the start, and rounds are exchangeable."""
+    several = spec.costs
+    growths = [policy.options["growth"]] if several is None else [cost.growth for cost in several.values()]
+    share, base = policy.options["start_scale"], policy.options["base"]
+    fixed = (world.fall == 1.0 or world.after == 0) and base == 0
+    safe = share is not None and share <= world.least * min(world.fall, 1.0)
+    return fixed and safe and all(_keeps(growth, world) for growth in growths)
+
+
+def _keeps(growth: Growth, world: DoseResponseWorld) -> bool:
+    """0/1 costs with a least tolerance break a spread bracket: the share that exceeds leaps there."""
+    if world.curve == "stated":
+        return world.high <= 1.0
+    if BRACKETED.get(growth.name) != world.curve:
+        return False
+    return bool(growth.parameters["low"] <= world.low and world.high <= growth.parameters["high"])
+
+
+LIMITS = ("cost_noise", "coefficient_bound", "context_bound", "cost_sensor_noise")
+"""The constants of the certified promise."""
+
+
+def _within(true: SafetySpec, stated: SafetySpec) -> bool:
+    sizes = [(getattr(true, name), getattr(stated, name)) for name in LIMITS]
+    if true.costs is not None and stated.costs is not None:
+        sizes = [pair for pair in sizes if pair[0] is not None]
+        sizes += [(cost.noise, stated.costs[name].noise) for name, cost in true.costs.items()]
+    return all(bool(np.all(actual <= limit)) for actual, limit in sizes)
+
+
+def _start_holds(start_dose: float | None, world: Known, spec: SafetySpec, true: SafetySpec) -> bool:
+    """Whether P(C > τ) ≤ δ with the start dose, for every mean of the world.
+
+    A cost above τ needs noise above τ/z − mean. The dose that the constants certify has τ/z ≥ S‖x‖ + margin; contexts
+    of a linear world have norm L, those of other worlds may be short although their mean is not small.
+    """
+    if start_dose is not None:
+        room = (spec.threshold - world.baseline_cost) / start_dose
+    elif isinstance(world, NonlinearWorld):
+        return False
+    else:
+        room = spec.coefficient_bound * true.context_bound + noise_margin(spec, 1.0)
+    largest = 1.0
+    if not isinstance(world, NonlinearWorld):
+        largest = true.coefficient_bound * (true.context_bound if world.mean == "linear" else 1.0)
+    return bool(np.all(exceeds_rarely(world.noise, (room - largest) / true.cost_noise, spec.violation_risk)))
+
+
+def _realizable(class_: FunctionClass | None, world: Known, spec: SafetySpec) -> bool:
+    """Whether the world's mean cost lies in the class by construction: same kernel, same list, same odds."""
+    if world.binary_cost or (class_ is not None and class_.binary):
+        return world.binary_cost and class_ is not None and class_.binary and _same_odds(class_, world, spec)
+    if class_ is None or world.mean == "linear":
+        return world.mean == "linear" and (class_ is None or _holds_linear(class_, spec))
+    if isinstance(world, NonlinearWorld) and world.kind == class_.name == "kernel":
+        bound = class_.options["bound"]
+        wide = class_.options["norm"] >= world.norm and (bound is None or bound >= 1.0)
+        return class_.options["kernel"] == world.kernel and wide
+    if isinstance(world, NonlinearWorld) and world.kind == class_.name == "finite":
+        return getattr(class_.options["functions"], "__name__", "") == waves(world.dim, world.functions).__name__
+    return False
+
+
+def _holds_linear(class_: FunctionClass, spec: SafetySpec) -> bool:
+    """Whether every ⟨x, μ⟩ with ‖μ‖ ≤ S lies in the class."""
+    options, size = class_.options, spec.coefficient_bound
+    same = class_.name in ("linear", "features") and options.get("transform") is None
+    same = same or (class_.name == "kernel" and options["kernel"] == "polynomial:1,0" and options["norm"] >= size)
+    bound = options.get("bound")
+    return same and (bound is None or bound >= size * spec.context_bound)
+
+
+def _same_odds(class_: FunctionClass, world: Any, spec: SafetySpec) -> bool:
+    """Whether a logistic world's log-odds are in the class: its odds, and the spec's S, to which μ* is drawn."""
+    wide = bool(np.all(class_.options["norm"] >= np.asarray(spec.coefficient_bound)))
+    return class_.options["odds"] == world.odds and wide
+
+
+def margin_holds(spec: SafetySpec, world: World) -> bool:
+    """Whether the world's noise is what the spec's margin assumes."""
+    if spec.margin == "bounded":
+        low, high = (float(quantile(world.noise, end)) * spec.cost_noise for end in (0.0, 1.0))
+        return bool(spec.noise_low <= low and high <= spec.noise_high)
+    return spec.margin != "gaussian" or world.noise == "gaussian"
+
+
+# --- A simulation in a few plain numbers
+
+Array = NDArray[np.float64]
+
+
+def summary(simulation: Simulation, row: int = 0) -> dict[str, Any]:
+    """One spec row of a simulation as plain numbers, averaged over seeds."""
+    violations, most = simulation.violations[row], simulation.attainable_reward
+    form = write_parts({"spec": simulation.spec, "dose": simulation.dose, "stated": simulation.stated})
+    return {
+        "policy": simulation.policy.name,
+        "dim": simulation.world.dim,
+        "threshold": _threshold(simulation.spec, row),
+        "rounds": simulation.rounds,
+        "seeds": len(simulation.seeds),
+        "violation_rate": float(violations.mean() / simulation.rounds),
+        "violation_ci": list(violation_interval(violations, simulation.rounds)),
+        "regret": float(simulation.regret[row].mean()),
+        "reward": float(simulation.reward[row].mean()),
+        "clairvoyant_reward": float(simulation.clairvoyant_reward[row].mean()),
+        "rounds_per_second": simulation.rounds_per_second,
+        "exact_clairvoyant_reward": float(simulation.exact_clairvoyant_reward[row].mean()),
+        "full_dose_rounds": float(simulation.full_dose_rounds[row].mean()),
+        "full_dose_violation_rate": _share(simulation.full_dose_violations[row], simulation.full_dose_rounds[row]),
+        "promised_risk": promised(simulation, row),
+        "regret_ci": list(seed_interval(simulation.regret[row])),
+        "informative_rounds": float(simulation.informative_rounds[row].mean()),
+        "uncertified_rounds": float(simulation.uncertified_rounds[row].mean()),
+        "alarmed_seeds": int(simulation.alarmed[row].sum()),
+        "exact_share": _share(simulation.reward[row], simulation.exact_clairvoyant_reward[row]),
+        "attainable_share": None if most is None else _share(simulation.reward[row], most[row]),
+        "settings": {
+            "spec": shown_spec(simulation.policy, form["spec"]),
+            "policy": {name: _plain(value) for name, value in simulation.policy.options.items()},
+            "world": simulation.world.to_dict(),
+            "dose": form["dose"],
+            "seeds": simulation.seeds,
+            "engine": simulation.engine,
+            "draws": simulation.draws,
+            **({} if simulation.stated is None else {"stated": form["stated"]}),
+        },
+    }
+
+
+def notebook_card(simulation: Simulation) -> str:
+    """A simulation as HTML for a notebook: a row for each spec row, and whether the promise is proved here."""
+    rounds, promise = simulation.rounds, PROMISES[simulation.policy.promise]
+    rows = (
+        {
+            "threshold": _threshold(simulation.spec, row),
+            "violation rate": float(simulation.violations[row].mean() / rounds),
+            "95 % interval": list(violation_interval(simulation.violations[row], rounds)),
+            "promised risk": promised(simulation, row),
+            "regret": float(simulation.regret[row].mean()),
+            "share of the clairvoyant's reward": _share(simulation.reward[row], simulation.clairvoyant_reward[row]),
+        }
+        for row in range(len(simulation.violations))
+    )
+    proved = _proved(simulation)
+    note = f"{promise.in_brief} It is true in this simulated world." if proved else "Nothing is proved in this world."
+    title = f"{simulation.policy.name} in {simulation.world.name}: {rounds:,} rounds, {len(simulation.seeds)} seeds"
+    return card(title, rows, [note])
+
+
+def _threshold(spec: SafetySpec, row: int) -> Any:
+    """A spec row's threshold, or those of several costs by name."""
+    if spec.costs is not None:
+        return {name: float(cost.threshold) for name, cost in spec.costs.items()}
+    return float(np.atleast_1d(spec.threshold)[row if np.ndim(spec.threshold) else 0])
+
+
+def _plain(option: Any) -> Any:
+    """A policy's option as a report shows it: a function class by its description, a bracket by its numbers."""
+    if isinstance(option, Growth):
+        return option.to_dict()
+    return option.describe() if isinstance(option, FunctionClass) else option
+
+
+def _share(part: Array, whole: Array) -> float | None:
+    """Σ part / Σ whole, or None if the whole is 0."""
+    return float(part.sum() / whole.sum()) if whole.sum() else None
+
+
+def promised(simulation: Simulation, row: int) -> float | None:
+    """The risk of a spec row's promise (`SafetySpec.promised_risk`), or None if there is no promise."""
+    if not _proved(simulation):
+        return None
+    total = np.atleast_1d(promised_risk(simulation.policy, simulation.stated or simulation.spec))
+    return float(total[row if total.size > 1 else 0])
+
+
+def _proved(simulation: Simulation) -> bool:
+    """Whether the promise is proved: the world is within what was stated to the policy, its threshold too."""
+    spec, stated = simulation.spec, simulation.stated or simulation.spec
+    kept = spec.costs is not None or bool(np.all(stated.threshold <= np.asarray(spec.threshold)))
+    return kept and promise_holds(simulation.policy, simulation.world, stated, true=spec)
+
+
+# --- The log of a simulated run
+
+
+def simulated_log(
+    policy: str | Policy,
+    world: World,
+    spec: SafetySpec,
+    *,
+    rounds: int,
+    seed: int = 0,
+    dose: DoseCurve | Dose | None = None,
+) -> Log:
+    """The log of one simulated run, an example for every command that reads logs.
+
+    >>> from safedial.simulation.linear_world import LinearWorld
+    >>> spec = SafetySpec(threshold=0.5, total_risk=0.05, reward_noise=0.3, cost_noise=0.3, coefficient_bound=1,
+    ...                   context_bound=1)
+    >>> log = simulated_log("hp_probe", LinearWorld(dim=3), spec, rounds=50)
+    >>> len(log), log.names
+    (50, ('x1', 'x2', 'x3'))
+    """
+    log, _ = logged_simulation(policy, world, spec, rounds=rounds, seeds=[seed], dose=dose)
+    return log
+
+
+def play_one(run: Simulation, seed: int, row: int) -> Played:
+    """The rounds of one seed and spec row of a simulation, played again."""
+    chunks: list[Played] = []
+    stated = None if run.stated is None else one_row(run.stated, row)
+    told: dict[str, Any] = {"rounds": run.rounds, "seeds": [seed], "dose": run.dose, "points": 1, "stated": stated}
+    simulate(run.policy, run.world, one_row(run.spec, row), **told, record=chunks.append)
+    return _joined(chunks)
+
+
+def _joined(chunks: list[Played]) -> Played:
+    """Chunks of rounds as one, of the first spec row and seed."""
+    context, action, reward = (np.concatenate([chunk[part][:, 0, 0] for chunk in chunks]) for part in range(3))
+    costs: list[Any] = [chunk.cost if isinstance(chunk.cost, dict) else {"": chunk.cost} for chunk in chunks]
+    joined = {name: np.concatenate([each[name][:, 0, 0] for each in costs]) for name in costs[0]}
+    return Played(context, action, reward, joined.get("", joined))  # pyright: ignore[reportArgumentType] -- by name
+
+
+def logged_simulation(
+    policy: str | Policy,
+    world: World,
+    spec: SafetySpec,
+    *,
+    rounds: int,
+    seeds: Seeds,
+    dose: DoseCurve | Dose | None = None,
+    progress: Callable[[int], None] | None = None,
+    how: Mapping[str, Any] = USUAL,
+) -> tuple[Log, Simulation]:
+    """`simulate` with these options, and the log of its first spec row and seed. `how`: engine, device, draws and dtype
+    of `simulate`.
+    """
+    require(spec.costs is None, "costs", list(spec.costs or ()), "have no log", "simulate, and record what was played")
+    chunks: list[Played] = []
+    result = simulate(
+        policy, world, spec, rounds=rounds, seeds=seeds, dose=dose, progress=progress, record=chunks.append, **how
+    )
+    context, action, reward, cost = _joined(chunks)
+    log = Log(
+        names=tuple(f"x{number}" for number in range(1, world.dim + 1)),
+        context=context,
+        action=action,
+        reward=reward,
+        cost=cost,
+        round=np.arange(1.0, len(action) + 1.0),
+        advised=action,
+        baseline_cost=np.full(len(action), world.baseline_cost),
+    )
+    return log, result
+
+
+# --- Simulations as tidy tables
+
+FIRST = ("policy", "world", "dim", "rounds", *SWEPT)
+"""The columns that come first."""
+
+RESULTS = ("violation_rate", "regret", "reward", "clairvoyant_reward", "informative_rounds", "uncertified_rounds")
+POOLED = ("seeds", "ci_low", "ci_high", "regret_low", "regret_high", "reward_share", "attainable_share")
+"""What a row of a sweep has beside."""
+
+COMPARED = ("excess_rate", "regret", "share", "excess_difference", "regret_difference")
+"""The numbers of a comparison, each with the ends of its interval."""
+
+TAKEN = {"policy", "world", "dose", "rounds", "engine", "device", "draws", "dtype", "interrupted", "seed", "round"}
+TAKEN |= {*NAMES, *RESULTS, *POOLED, *CURVES, "attainable_reward", "promised_risk", "level"}
+TAKEN |= {f"{name}{end}" for name in COMPARED for end in ("", "_low", "_high")}
+"""The names of columns that no field of a world may have."""
+
+
+def flatten(cell: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a cell of a sweep, or of a simulation, under plain names: a policy's options under policy_…, the
+    world's name under `world`, its fields under their names, or under world_… where a setting or a result has that.
+    """
+    options = {f"policy_{name}": value for name, value in cell["policy"].items() if name != "name"}
+    dose = json.dumps(cell["dose"]) if len(cell["dose"]) > 1 else cell["dose"]["curve"]
+    return {
+        "policy": cell["policy"]["name"],
+        **cell["spec"],
+        **{_field(name): value for name, value in cell["world"].items()},
+        **options,
+        "dose": dose,
+        "rounds": cell["rounds"],
+    }
+
+
+def _field(name: str) -> str:
+    """The column of a world's field."""
+    taken = name in TAKEN or name.startswith(("policy_", "stated_", "world_"))
+    return "world" if name == "name" else f"world_{name}" if taken else name
+
+
+def settings(run: Simulation, row: int = 0) -> dict[str, Any]:
+    """Everything that a simulation was made from, for one spec row: options, ridge, noise, the world's name and fields,
+    the engine; under stated_… what the policy decided by where that differs.
+    """
+    form = write_parts({"policy": run.policy, "spec": one_row(run.spec, row), "dose": run.dose})
+    spec = shown_spec(run.policy, form["spec"])
+    world = {"name": run.world.name} | run.world.to_dict()
+    flat = flatten({**form, "spec": spec, "world": world, "dose": shortest_dose(form["dose"]), "rounds": run.rounds})
+    flat |= {"engine": run.engine, "draws": run.draws, "interrupted": run.interrupted}
+    flat |= _stated(run, row)
+    ordered = {name: flat[name] for name in FIRST if name in flat} | flat
+    return {name: json.dumps(value) if isinstance(value, dict) else value for name, value in ordered.items()}
+
+
+def _stated(run: Simulation, row: int) -> dict[str, Any]:
+    """What the policy decided by, for one spec row: the fields that differ from the world's in any row."""
+    if run.stated is None:
+        return {}
+    whole = write_parts({"spec": run.spec, "stated": run.stated, "row": one_row(run.stated, row)})
+    true, stated, shown = whole.values()
+    return {f"stated_{name}": shown.get(name) for name in true | stated if true.get(name) != stated.get(name)}
+
+
+def frame(run: Simulation) -> DataFrame:
+    """One row for each (spec row, seed)."""
+    table = _columns(run, 1)
+    table["violation_rate"] = (run.violations / run.rounds).ravel()
+    for name in RESULTS[1:]:
+        table[name] = getattr(run, name).ravel()
+    most = run.attainable_reward
+    table["attainable_reward"] = np.full(run.violations.size, np.nan) if most is None else most.ravel()
+    return data_frame(table)
+
+
+def curves(run: Simulation) -> DataFrame:
+    """One row for each (spec row, seed, checkpoint); sums up to that round."""
+    table = _columns(run, len(run.checkpoints))
+    table["round"] = np.tile(run.checkpoints, run.violations.size)
+    for name in CURVES:
+        table[name] = np.moveaxis(getattr(run, f"{name}_curve"), 0, -1).ravel()
+    return data_frame(table)
+
+
+def _columns(run: Simulation, points: int) -> dict[str, Any]:
+    """The settings and the seed of each row of a table."""
+    rows, seeds = run.violations.shape
+    each = [settings(run, row) for row in range(rows)]
+    table: dict[str, Any] = {name: np.repeat([one[name] for one in each], seeds * points) for name in each[0]}
+    return table | {"seed": np.repeat(np.tile(run.seeds, rows), points)}
+
+
+def trajectory(run: Simulation, seed: int | None, row: int) -> DataFrame:
+    """Every round of one seed and one spec row, played again."""
+    chosen = run.seeds[0] if seed is None else seed
+    require(chosen in run.seeds, "seed", seed, "was not simulated", f"choose from {run.seeds}")
+    rows = len(run.violations)
+    require(type(row) is int and 0 <= row < rows, "row", row, f"must be a whole number from 0 to {rows - 1}")
+    words = "drew its worlds on a device and keeps no rounds"
+    require(run.draws == "numpy", "draws", run.draws, words, "simulate with draws='numpy'")
+    played = play_one(run, int(chosen), row)
+    table: dict[str, Any] = {"round": np.arange(1, len(played.action) + 1)}
+    table |= {f"x{number}": column for number, column in enumerate(played.context.T, start=1)}
+    table |= {"action": played.action, "reward": played.reward}
+    costs = played.cost if isinstance(played.cost, dict) else {"": played.cost}
+    table |= {f"cost_{name}" if name else "cost": values for name, values in costs.items()}
+    return data_frame(table)

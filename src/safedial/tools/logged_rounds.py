@@ -1,0 +1,463 @@
+"""The rounds that policies are evaluated on, from a log, a study's export, or a study.
+
+A log as CSV and a `Log` have one row for each round, each outcome known before the next decision. A study, or its
+export as .jsonl, also tells when each outcome came, which rounds are void, and which random numbers were drawn.
+
+What a round would have given at another setting.
+
+**Exact** (an exact dose curve). With C = b₀ + g(s)(c + ξ), the same round at the setting a would have cost
+b₀ + (C − b₀)·g(a)/g(s), and earned R·g_r(a)/g_r(s). A round at intensity 0 says nothing about any other setting.
+
+**Bounded** (a growth bracket, or costs of 0 or 1, which do not scale with the dose). With B the bracket's bound
+(model/brackets.py), what the round would have cost at a is at most B(C, s → a), so it *may* have exceeded where that is
+above τ. And a cost of at most τ at a would have been at most B(τ, a → s) at s, so it *must* have exceeded where C is
+above that. The reward is not known.
+
+Where a policy advises what was advised then, the round went as the log says, whoever changed the setting afterwards.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.bounds.tolerated import Cost, tolerated_setting
+from safedial.errors import InvalidInput, require
+from safedial.io import read_text
+from safedial.model.brackets import spread
+from safedial.model.dial import Dial, Features
+from safedial.model.guarantee import PROMISES
+from safedial.model.spec import SafetySpec
+from safedial.rounds.log_file import CONTEXT, KNOWN, Log, is_export, parse_log, raw_contexts
+from safedial.rounds.rules import Rules
+from safedial.rounds.shield_options import costs_of
+
+Array = NDArray[np.float64]
+
+SETTING = "applied setting"
+
+LABELS = ("unit", "visit")
+"""Columns that say whose round it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rounds:
+    """Rounds in decision order; n rows.
+
+    Attributes:
+        raw: contexts before centring and scaling, (n, k), with `names`.
+        setting: as applied, in the dial's units. advised: NaN where the log does not say.
+        reward, costs: as measured, NaN where not known; costs by name, "cost" if there is one.
+        void: of rounds that were made void after a cost exceeded, the costs and, as `SETTING`, the setting; NaN
+            elsewhere. They count where the advice is the logged one, and are not learned from.
+        throttled: the setting was lowered because of the outcome, which says nothing about other settings.
+        unrelated: of a lost outcome, whether its reason is stated to be unrelated; None where nothing is stated.
+        past: rounds from before the first decision, as the arguments of `Agent.update`.
+        study, events: the specification of a study and its events.
+        exported: the rows are those of a study, without its specification.
+        corrected, amended: rounds of a study whose outcome was corrected, and rounds after its first amendment.
+    """
+
+    names: tuple[str, ...]
+    raw: Array
+    setting: Array
+    advised: Array
+    reward: Array
+    costs: dict[str, Array]
+    baseline: Array
+    number: Array
+    throttled: NDArray[np.bool_]
+    unrelated: list[bool | None]
+    proposal: Array | None = None
+    labels: dict[str, list[str]] = field(default_factory=dict)
+    past: list[tuple[Any, ...]] = field(default_factory=list)
+    study: Any = None
+    events: list[Any] = field(default_factory=list)
+    corrected: int = 0
+    amended: int = 0
+    exported: bool = False
+    void: dict[str, Array] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.setting)
+
+    def scored(self, name: str) -> Array:
+        """The costs of that name, or the settings, as they count: with those of void rounds that exceeded."""
+        values = self.setting if name == SETTING else self.costs[name]
+        return np.where(np.isnan(values), self.void[name], values) if self.void else values
+
+
+def cost_columns(spec: SafetySpec) -> dict[str, str]:
+    """Column → the name of its cost."""
+    return {"cost": "cost"} if spec.costs is None else {f"cost_{name}": name for name in spec.costs}
+
+
+def read_rounds(
+    log: Any,
+    spec: SafetySpec | None,
+    *,
+    dial: Dial,
+    features: Features | None,
+    context_columns: Sequence[str] | None = None,
+) -> Rounds:
+    """The rounds of a `Log`, a .csv or .jsonl file, or a `Study`, which has its own spec, dial and features."""
+    if isinstance(log, Log):
+        return _from_log(log, _stated(spec), dial, features, {})
+    if hasattr(log, "events") and hasattr(log, "spec"):
+        return _from_events(_paged(log), log.spec, log.name)
+    way_out = "give a Log, the path of a .csv or .jsonl file, or a Study"
+    require(isinstance(log, (str, Path)), "log", type(log).__name__, "is not a log", way_out)
+    if Path(log).suffix.lower() == ".jsonl":
+        return _from_events(_lines(Path(log)), None, "")
+    text = read_text(log, "log")
+    if is_export(dict.fromkeys(_heads(text), ())):
+        return replace(_from_rows(csv.DictReader(io.StringIO(text)), _stated(spec), features), exported=True)
+    return _from_text(text, _stated(spec), dial=dial, features=features, context_columns=context_columns)
+
+
+def _heads(text: str) -> list[str]:
+    return [cell.strip() for cell in next(csv.reader(io.StringIO(text)), [])]
+
+
+def _stated(spec: SafetySpec | None) -> SafetySpec:
+    way_out = "name a spec file (--spec FILE; in Python spec=..., also a SafetySpec), or a study, which has its own"
+    require(spec is not None, "spec", spec, "is missing: it states the threshold and the risk", way_out)
+    return spec  # pyright: ignore[reportReturnType] -- checked above
+
+
+def _from_text(
+    text: str,
+    spec: SafetySpec,
+    *,
+    dial: Dial,
+    features: Features | None,
+    context_columns: Sequence[str] | None,
+) -> Rounds:
+    heads = _heads(text)
+    require("action" in heads, "log", heads, "has no column `action`", "evaluate needs what was applied in each round")
+    costs, named = list(cost_columns(spec)), features.names if features else ()
+    also = [*costs, *(name for name in ("reward", "proposal") if name in heads and name not in named)]
+    labels = [name for name in LABELS if name in heads and name not in (*named, *(context_columns or ()))]
+    rest = [name for name in heads if name not in (*KNOWN, *also, *labels)]
+    log = parse_log(
+        text, context_columns=context_columns or named or rest, dial=dial, needs=("action", *costs), also=also
+    )
+    if "reward" not in heads:
+        log = replace(log, reward=np.full(len(log), math.nan))
+    cells = list(csv.DictReader(io.StringIO(text))) if labels else []
+    return _from_log(log, spec, dial, None, {name: [row[name] for row in cells] for name in labels})
+
+
+def _from_log(
+    log: Log, spec: SafetySpec, dial: Dial, features: Features | None, labels: dict[str, list[str]]
+) -> Rounds:
+    """A `Log` as rounds; with `features` its contexts are centred and scaled."""
+    columns = {"cost": log.cost, **log.extra}
+    absent = [name for name in cost_columns(spec) if name not in columns]
+    require(not absent, "log", absent, "lacks these columns of costs", "read_log(..., also=[...]) reads them")
+    told = {
+        "reward": log.reward,
+        **{name: columns[name] for name in cost_columns(spec)},
+        "baseline_cost": log.baseline_cost,
+    }
+    for name, values in told.items():
+        rows = np.flatnonzero(np.isinf(values))
+        require(not rows.size, f"log round {log.round[rows[:1]]}", f"{name} = inf", "must be finite", "NaN: not known")
+    width = dial.high - dial.low
+
+    def settings(shares: Array) -> Array:
+        # A share of the dial that was read from a setting differs from it by rounding.
+        return shares if dial.is_plain else np.array([float(f"{dial.low + share * width:.12g}") for share in shares])
+
+    return Rounds(
+        names=log.names if features is None else features.names,
+        raw=log.context if features is None else raw_contexts(log.context, features),
+        setting=settings(log.action),
+        advised=settings(np.where(np.isfinite(log.advised), log.advised, math.nan)),
+        reward=log.reward,
+        costs={name: columns[column] for column, name in cost_columns(spec).items()},
+        baseline=log.baseline_cost,
+        number=log.round,
+        throttled=np.zeros(len(log), dtype=bool),
+        unrelated=[None] * len(log),
+        proposal=log.extra.get("proposal"),
+        labels=labels,
+    )
+
+
+def _from_rows(rows: Iterable[Mapping[str, Any]], spec: SafetySpec, features: Features | None) -> Rounds:
+    """The rows of a study's export, or of `Study.rows`."""
+    listed = [{name: value for name, value in row.items() if value not in (None, "")} for row in rows]
+    decided = [row for row in listed if "round" in row]
+    require(decided, "log", "export", "has no decision yet", "evaluate a study that has advised something")
+    names = [name.removeprefix(CONTEXT) for name in listed[0] if name.startswith(CONTEXT)]
+    names = list(features.names) if features else names
+
+    def column(name: str, chosen: list[dict[str, Any]] = decided) -> Array:
+        return np.array([float(row.get(name, "nan")) for row in chosen])
+
+    def contexts(chosen: list[dict[str, Any]]) -> Array:
+        return np.stack([column(CONTEXT + name, chosen) for name in names], axis=1)
+
+    costs = cost_columns(spec)
+    earlier = [row for row in listed if "round" not in row]
+    told = [column(name, earlier) for name in ("applied_action", "reward", *costs, "baseline_cost")]
+    idle = np.array([row["status"] == "nothing given" for row in decided])
+    gone = np.array([row["status"] in ("open", "void", "expired") for row in decided])
+    hidden = np.array([row["status"] == "void" and str(row.get("violated")) == "True" for row in decided])
+    unrelated = [str(row["unrelated"]) == "True" if "unrelated" in row else None for row in decided]
+    advised, numbers = column("action"), column("round")  # numbers may begin again after an amendment
+    applied = np.where(idle & ~np.isfinite(column("applied_action")), advised, column("applied_action"))
+    return Rounds(
+        names=tuple(names),
+        raw=contexts(decided),
+        setting=np.where(gone, math.nan, applied),
+        advised=advised,
+        reward=np.where(gone, math.nan, np.where(idle, np.nan_to_num(column("reward")), column("reward"))),
+        costs={
+            name: np.where(
+                gone, math.nan, np.where(idle & np.isnan(column(head)), column("baseline_cost"), column(head))
+            )
+            for head, name in costs.items()
+        },
+        void={
+            name: np.where(hidden, column(head), math.nan)
+            for head, name in {**costs, "applied_action": SETTING}.items()
+        },
+        baseline=column("baseline_cost"),
+        number=numbers if np.all(np.diff(numbers) > 0) else np.arange(1.0, len(decided) + 1.0),
+        throttled=np.array([row["status"] == "throttled" for row in decided]),
+        unrelated=unrelated,
+        proposal=column("proposal") if any("proposal" in row for row in decided) else None,
+        labels={
+            name: [str(row.get(name, "")) for row in decided] for name in LABELS if any(name in row for row in decided)
+        },
+        past=list(zip(contexts(earlier), *told, strict=True)) if earlier else [],
+        corrected=sum(row["status"] == "corrected" for row in decided),
+    )
+
+
+def _from_events(shown: Iterable[Mapping[str, Any]], spec: Any, name: str) -> Rounds:
+    """A study's events as `Study.events` shows them, and a line of a .jsonl export holds them."""
+    from safedial.study.amendment import amended_spec
+    from safedial.study.answer import read_id
+    from safedial.study.event import EVENT_KINDS, Event, canonical
+    from safedial.study.export import effective_rows
+    from safedial.study.study_spec import read_spec
+
+    events = []
+    for each in shown:
+        try:
+            decision = read_id(each["decision_id"]).seq if each["decision_id"] else 0
+            at = datetime.fromisoformat(each["at"])
+            micros = (at - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1)
+            fields = (each["seq"], each["kind"], decision, micros, each["actor"], each["reason"])
+            events.append(Event(*fields, canonical(each["body"]), bytes.fromhex(each["hash"])))
+        except (KeyError, TypeError, ValueError) as error:
+            words = "is not an event of a study's log; export it with `safedial study export NAME FILE.jsonl`"
+            raise InvalidInput(f"log line {len(events) + 1}: {words} ({error!r})") from error
+    require(events and events[0].seq == 1, "log", len(events), "does not begin with a study's first event")
+    first = events[0].fields()
+    if spec is None:
+        spec = read_spec(first["spec"], quiet=True)
+        for event in events:
+            if EVENT_KINDS[event.kind].amends:
+                spec = amended_spec(spec, event.fields()["spec"], since=event.seq)
+    rows = effective_rows(spec.first, name or "study", events)
+    since = min((each.since for each in spec.chain if each.since), default=math.inf)
+    amended = sum(EVENT_KINDS[event.kind].decides and event.seq > since for event in events)
+    read = _from_rows(rows, spec.rules.spec, spec.rules.features)
+    return replace(read, study=spec, events=events, amended=amended)
+
+
+def _lines(path: Path) -> Iterable[Any]:
+    for number, line in enumerate(read_text(path, "log").splitlines(), start=1):
+        try:
+            yield json.loads(line)
+        except ValueError as error:
+            raise InvalidInput(f"log line {number}: is not JSON ({error})") from error
+
+
+def _paged(study: Any) -> Iterable[Any]:
+    seq = 1
+    while page := study.events(seq, 10_000)["events"]:
+        yield from page
+        seq += len(page)
+
+
+# --- What a round would have given at another setting
+
+SAME = 1e-12
+"""Settings that differ by less, as shares of the dial, are the same."""
+
+MONOTONE = spread(2.0, 1.0)
+"""A bracket that only says that costs do not fall when the setting rises."""
+
+
+class Scores(NamedTuple):
+    """Each round at a policy's settings, n rows: `over`: it exceeded, or with bounds it must have; `may`: it may have,
+    or nothing is known; `reward`: NaN where not known; `applied`: the setting; `known`: all costs are known, with
+    bounds at the log's setting, or none may have exceeded; `costs`: of each cost its value at this setting, NaN where
+    not known, with its own `over` and `may`.
+    """
+
+    over: NDArray[np.bool_]
+    may: NDArray[np.bool_]
+    reward: Array
+    applied: Array
+    known: NDArray[np.bool_]
+    costs: dict[str, tuple[Array, NDArray[np.bool_], NDArray[np.bool_]]]
+
+
+class Outcomes:
+    """The counterfactual outcomes of a log under a policy's rules."""
+
+    def __init__(self, rules: Rules, rounds: Rounds) -> None:
+        spec = rules.spec
+        way_out = "simulate such a world instead"
+        require(
+            spec.noise_scale is None, "noise_scale", "stated", "is not for replays: R/g depends on the dose", way_out
+        )
+        self.rules, self.rounds, self.dial = rules, rounds, rules.dial
+        bracketed = PROMISES[rules.policy.promise].bracketed
+        parts = rules.parts or {}
+        self.curves = {name: (parts[name] if parts else rules).dose.cost for name in rounds.costs}
+        self.given = np.all([self.effect(name, rounds.setting) > 0.0 for name in self.curves], axis=0)
+        stated = spec.costs or {"cost": Cost(threshold=spec.threshold, growth=MONOTONE, on=spec.threshold_on)}
+        self.needs_reward = not (bracketed or rules.takes_zero_one)
+        self.events = self.needs_reward and any(self._are_events(name, cost) for name, cost in stated.items())
+        self.exact = self.needs_reward and not self.events
+        self.costs: Mapping[str, Cost] = costs_of(rules) if bracketed else stated
+        if not (bracketed or self.exact):
+            self.costs = {
+                name: Cost(threshold=cost.threshold, growth=MONOTONE, on=cost.on) for name, cost in stated.items()
+            }
+        self.logged = np.where(np.isfinite(rounds.advised), rounds.advised, rounds.setting)
+        self.at_log = {name: self.measure(name, rounds.setting) for name in self.curves}
+        self.reward_at_log = rules.dose.reward.effect(self.dial.action(rounds.setting))
+        measured = np.array([np.isfinite(values) for values in rounds.costs.values()])
+        self.known = measured.all(axis=0) & np.isfinite(rounds.setting)
+        self.reported = measured.any(axis=0) & np.isfinite(rounds.setting)
+        self.scales = self.given & ~rounds.throttled
+        self.usable = self.known & self.scales
+
+    def _are_events(self, name: str, cost: Cost) -> bool:
+        """Whether a cost is an event, 0 or 1 in every round with a dose: that does not scale with the dose."""
+        told = self.rounds.costs[name][self.given & np.isfinite(self.rounds.costs[name])]
+        return set(np.unique(told)) == {0.0, 1.0} and 0.0 <= cost.threshold < 1.0
+
+    def effect(self, name: str, setting: Any) -> Any:
+        """The intensity of a setting, of one cost."""
+        return self.curves[name].effect(self.dial.action(setting))
+
+    def measure(self, name: str, setting: Any) -> Any:
+        """A setting as the model of a cost reads it: its intensity, or, for a bracket without a curve, itself."""
+        plain = not self.exact and self.curves[name].name == "identity"
+        return setting if plain else self.effect(name, setting)
+
+    def is_logged(self, advised: Any, index: Any = slice(None)) -> Any:
+        """Whether this is what was advised then."""
+        return abs(advised - self.logged[index]) <= SAME * (self.dial.high - self.dial.low)
+
+    def told(self, index: int, advised: float) -> tuple[float, float, Any] | None:
+        """(applied, reward, cost) of a round that was advised this, for the policy to learn from; None: not known. Of
+        several costs, NaN where one is not known.
+        """
+        rounds, same = self.rounds, self.is_logged(advised, index)
+        reward, baseline = float(rounds.reward[index]), float(rounds.baseline[index])
+        costs = {name: float(values[index]) for name, values in rounds.costs.items()}
+        if self.exact and not same:
+            action = self.dial.action(advised)
+            effects = {name: float(curve.effect(action)) for name, curve in self.curves.items()}
+            if not any(effects.values()):
+                costs, reward = dict.fromkeys(costs, baseline), 0.0
+            elif not (self.reported[index] and self.scales[index]):
+                return None
+            else:
+                costs = {
+                    name: baseline + (cost - baseline) * (effects[name] / float(self.at_log[name][index]))
+                    for name, cost in costs.items()
+                }
+                reward *= float(self.rules.dose.reward.effect(action)) / float(self.reward_at_log[index])
+            applied = advised
+        elif not self.reported[index] or rounds.throttled[index]:
+            return None
+        else:
+            applied = float(rounds.setting[index])
+        if self.needs_reward and not math.isfinite(reward):
+            return None
+        reward = reward if math.isfinite(reward) else 0.0
+        return (applied, reward, costs["cost"] if self.rules.spec.costs is None else costs)
+
+    def at(self, advised: Array) -> Scores:
+        """All rounds at these settings."""
+        rounds, same = self.rounds, self.is_logged(advised)
+        found = {}
+        for name, cost in self.costs.items():
+            there, must, can = (self._exact if self.exact else self._bounded)(name, cost, advised)
+            excess = np.asarray(cost.excess(rounds.scored(name)))
+            error = cost.growth.error if cost.growth is not None and cost.on == "true" else 0.0
+            over, may = np.where(same, excess > error, must), np.where(same, ~(excess <= -error), can)
+            found[name] = np.where(same, rounds.scored(name), there), over, may | over
+        reward = np.where(same, rounds.reward, math.nan)
+        if self.exact:
+            gain = self.rules.dose.reward.effect(self.dial.action(advised))
+            scaled = rounds.reward * gain / np.where(self.usable, self.reward_at_log, math.nan)
+            reward = np.where(same, rounds.reward, np.where(gain > 0.0, scaled, 0.0))
+        over, may = (np.any([each[place] for each in found.values()], axis=0) for place in (1, 2))
+        whole = np.where(same, np.isfinite([rounds.scored(name) for name in self.costs]).all(axis=0), self.usable)
+        return Scores(over, may, reward, np.where(same, rounds.scored(SETTING), advised), whole | ~may, found)
+
+    def _exact(self, name: str, cost: Cost, advised: Array) -> tuple[Any, Any, Any]:
+        rounds, effect = self.rounds, self.effect(name, advised)
+        rate = (rounds.costs[name] - rounds.baseline) / np.where(self.scales, self.at_log[name], math.nan)
+        found = rounds.baseline + np.where(effect > 0.0, rate * effect, 0.0)
+        return found, found > cost.threshold, ~(found <= cost.threshold)
+
+    def _bounded(self, name: str, cost: Cost, advised: Array) -> tuple[Any, Any, Any]:
+        sign = 1.0 if cost.direction == "above" else -1.0
+        told = sign * np.where(self.scales, self.rounds.costs[name], math.nan)
+        here, there, limit = self.at_log[name], self.measure(name, advised), sign * cost.threshold
+        growth = cost.growth.at(self.features)
+        upper = growth.bound(told, here, there, threshold=limit, on=cost.on)
+        needed = growth.bound(limit, there, here)  # without a threshold no fall is assumed
+        return math.nan, told > needed, ~(upper <= limit)
+
+    @property
+    def features(self) -> dict[str, Array]:
+        """Raw contexts by name."""
+        return dict(zip(self.rounds.names, self.rounds.raw.T, strict=True))
+
+    def hindsight(self) -> tuple[Array, Array]:
+        """(the largest setting that keeps every threshold, as measured by the first cost's model; what it earns), if
+        each round's outcome were known beforehand; with bounds, what is surely tolerated. NaN where not known.
+        """
+        rounds, action = self.rounds, np.ones(len(self.rounds))
+        if not self.exact:
+            first = next(iter(self.curves))
+            most = self.measure(first, np.full(len(rounds), self.dial.high))
+            found = tolerated_setting(self.costs, rounds.costs, self.at_log[first], self.features)
+            return np.where(self.usable, np.clip(found, 0.0, most), math.nan), np.full(len(rounds), math.nan)
+        for name, cost in self.costs.items():
+            room = cost.threshold - rounds.baseline
+            rate = (rounds.costs[name] - rounds.baseline) / np.where(self.usable, self.at_log[name], math.nan)
+            most = float(self.curves[name].effect(1.0))
+            reach = np.where(rate > 0.0, np.maximum(room, 0.0) / np.where(rate > 0.0, rate, 1.0), math.inf)
+            reach = np.where(room < 0.0, 0.0, np.minimum(reach, most))
+            action = np.minimum(action, np.where(np.isfinite(rate), self.curves[name].action(reach), math.nan))
+        if self.dial.levels is not None:
+            ends = np.unique([0.0, *self.dial.action(np.array(self.dial.levels))])
+            floored = ends[np.maximum(np.searchsorted(ends, action + SAME, side="right") - 1, 0)]
+            action = np.where(np.isfinite(action), floored, math.nan)
+        rate = rounds.reward / np.where(self.usable, self.reward_at_log, math.nan)
+        return action, np.where(rate > 0.0, rate * self.rules.dose.reward.effect(action), 0.0 * rate)

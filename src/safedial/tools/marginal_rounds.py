@@ -1,0 +1,396 @@
+"""What the checks of a bracket promise use: a log, played through an Agent with the applied settings and the outcomes.
+
+The Agent's own watch gives the evidence (`decision.learners.shield_watch`); its decisions know the protocol's setting
+and the start. Settings are in the dial's units, or values of the dose curve, as the bracket reads them.
+
+What the checks of a conformal spec use: a log, read round by round as HP-Conformal would learn from it.
+
+    y_t = (C_t − b₀)/g_c(α_t)      p_t: the rank of a calibration round's score among the earlier ones of its group
+
+Refits happen when the policy's would, so p-values and evidence equal those of an `Agent` that decided these rounds and
+received every outcome at once. A round without a dose has no known outcome.
+
+A log's rounds as HP-Student learns them: the p-value of each cost before it is learned.
+
+If the noise is i.i.d. Gaussian and contexts do not follow it, the pivots T_t = (y_t − ⟨x_t,μ̂⟩)/(s√(1+w²)), each with
+the fit before its round, are independent, and so are the p-values P(t_ν > T_t), which are uniform, given all contexts
+(bounds/t_laws.py). Bets on small ones are the evidence of an `Agent` that decided these rounds and received every
+outcome at once. Excesses of the threshold are a count: they depend on the doses, and a full dose is often safer. For
+the anytime promise, whose contexts may react, the evidence counts y_t above its bound (bounds/monitor.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.bounds import monitor, ranks
+from safedial.bounds.t_laws import Mixture, chance_above, cost_upper
+from safedial.bounds.tolerated import Cost
+from safedial.bounds.triangle import append, certified, empty, volume
+from safedial.errors import require
+from safedial.model.dial import Dial, Features
+from safedial.model.dose import Dose
+from safedial.model.guarantee import PROMISES
+from safedial.model.spec import SafetySpec
+from safedial.policies import Policy, make_policy
+from safedial.policies.conformal import cost_bound
+from safedial.policies.conformal_rounds import FIRST_FIT, Rounds
+from safedial.rounds.agent import Agent
+from safedial.rounds.conformal_terms import REACH
+from safedial.rounds.log_file import Log
+from safedial.rounds.rules import named_policy
+from safedial.rounds.shield_options import costs_at, costs_of, raw_features
+from safedial.rounds.validation import make_rules
+
+Array = NDArray[np.float64]
+
+WATCHED = ("base", "growth", "start_scale", "direction")
+"""The options that the watch and the bracket rest on; the others say what is given below the cap."""
+
+SAME = 1.0 + 1e-9
+"""A setting that was a share of the dial differs from a stated one by rounding."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BracketRounds:
+    """A log's rounds, in order; n rows.
+
+    Attributes:
+        costs, outcome, over, bracket: by name, "cost" if there is one: its limit, what was measured (NaN: not known),
+            whether it exceeded, and the bracket's two numbers in each round (n, 2).
+        setting, effect: as applied, in the dial's units, and as the bracket reads it.
+        protocol, start: the setting that is scaled, and the declared start. proposal: None if the base is no proposal.
+        covered: whether all costs are known, at a setting of at most the advised one.
+        evidence: after each round, that rounds are not exchangeable or break the bracket.
+        unseen: rounds of a study without an outcome, which are not among the rows.
+    """
+
+    risk: float
+    costs: dict[str, Cost]
+    outcome: dict[str, Array]
+    over: dict[str, NDArray[np.bool_]]
+    bracket: dict[str, Array]
+    number: Array
+    names: tuple[str, ...]
+    context: Array
+    setting: Array
+    effect: Array
+    protocol: Array
+    start: Array
+    proposal: Array | None
+    known: NDArray[np.bool_]
+    covered: NDArray[np.bool_]
+    evidence: Array
+    unseen: int
+
+    def __len__(self) -> int:
+        return int(self.known.sum())
+
+    @property
+    def exceeded(self) -> NDArray[np.bool_]:
+        return np.any(list(self.over.values()), axis=0)
+
+    @property
+    def at_start(self) -> NDArray[np.bool_]:
+        return self.known & (self.setting <= self.start * SAME)
+
+    @property
+    def missing(self) -> int:
+        """Rounds without a known outcome, of the log and of the study."""
+        return len(self.known) - len(self) + self.unseen
+
+    @property
+    def start_evidence(self) -> Array:
+        """After each round, that the start exceeds more often than δ: what is shown of it, and 0 elsewhere."""
+        state, path = monitor.init(), np.empty(len(self.known))
+        for index, shown in enumerate((self.exceeded & self.at_start).tolist()):
+            state = monitor.update(state, shown, self.risk)
+            path[index] = monitor.evidence(state)
+        return path
+
+
+def log_columns(spec: SafetySpec, options: Mapping[str, Any]) -> list[str]:
+    """The columns of numbers that a log has: `cost`, or `cost_NAME` for each of several, and proposals as the base."""
+    costs = ["cost"] if spec.costs is None else [f"cost_{name}" for name in spec.costs]
+    return [*costs, *(["proposal"] if options.get("base") == "proposal" else [])]
+
+
+def walk_bracket_log(
+    log: Log,
+    spec: SafetySpec,
+    dose: Dose,
+    *,
+    policy: Policy | Mapping[str, Any] | None,
+    dial: Dial | None = None,
+    features: Features | None = None,
+) -> BracketRounds:
+    """Play a log through an Agent. `policy`: the policy, or a spec file's table; `features`: as they made the log."""
+    require(policy is not None, "policy", policy, "is missing: it states bracket, base and start", "name hp_shield")
+    given = policy if isinstance(policy, Policy) else named_policy(policy or {})
+    require(PROMISES[given.promise].bracketed, "policy", given.name, "gives no bracket promise", "name hp_shield")
+    rule = make_policy(given.name, **{name: given.options[name] for name in WATCHED})
+    parts: Any = {"policy": rule, "dose": dose, "dial": dial, "features": features}
+    rules = make_rules(dim=log.dim, spec=spec, **parts)
+    costs, columns = costs_of(rules), _columns(log, log_columns(spec, rule.options))
+    outcome = dict(zip(costs, columns.values(), strict=False))
+    known = np.all([np.isfinite(values) for values in outcome.values()], axis=0)
+    require(known.any(), "log", f"{len(log)} rows", "has no round with a known outcome", "report outcomes first")
+    shares = rules.dial.low + log.action * (rules.dial.high - rules.dial.low)
+    setting = np.array([float(f"{value:.12g}") for value in shares])
+    proposal = columns.get("proposal")
+    agent, told = Agent(log.dim, spec, **parts), np.ones((3, len(log)))
+    bracket = {name: np.zeros((len(log), 2)) for name in costs}
+    for index, vector in enumerate(log.context):
+        for name, cost in costs_at(rules, costs, vector).items():
+            bracket[name][index] = [cost.growth.parameters.get(end, 0.0) for end in ("low", "high")]
+        raw = raw_features(rules, vector) if features else vector
+        asked = None if proposal is None else float(proposal[index])
+        decision = agent.decide(raw, proposal=asked, allow_extrapolation=True)
+        if known[index]:
+            several = {name: float(values[index]) for name, values in outcome.items()}
+            told_cost = several if spec.costs else several["cost"]
+            agent.update(decision, action=float(setting[index]), reward=0.0, cost=told_cost)
+        told[:, index] = decision.prediction.protocol, decision.prediction.start, agent.evidence
+    return BracketRounds(
+        risk=float(spec.violation_risk),
+        costs=costs,
+        outcome=outcome,
+        over={name: np.asarray(cost.exceeded(outcome[name])) for name, cost in costs.items()},
+        bracket=bracket,
+        number=log.round,
+        names=log.names,
+        context=log.context,
+        setting=setting,
+        effect=setting if dose.cost.name == "identity" else np.asarray(dose.cost.effect(log.action), dtype=float),
+        protocol=told[0],
+        start=told[1],
+        proposal=proposal,
+        known=known,
+        covered=known & ~(log.action > log.advised),
+        evidence=told[2],
+        unseen=len(log.unseen),
+    )
+
+
+def _columns(log: Log, needed: list[str]) -> dict[str, Array]:
+    """The needed columns of a log, in order."""
+    columns = {"cost": log.cost, **log.extra}
+    absent = [name for name in needed if name not in columns]
+    require(not absent, "log", absent, "lacks these columns of numbers", "they are the costs, and the base if proposed")
+    return {name: columns[name] for name in needed}
+
+
+# --- What the checks of a conformal spec use
+
+LEAST = 2 * FIRST_FIT
+"""The fewest rounds with a dose that can be checked: with fewer there is no score to rank."""
+
+LEARNING = ("group", "groups", "window", "lag")
+"""The options of `hp_conformal` that say how it learns; the others say which dose it gives."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WalkedRounds:
+    """A log's rounds, in order; n rows.
+
+    Attributes:
+        number: the rounds' numbers in the log. context: (n, d).
+        intensity: g_c(action). outcome: y_t, +∞ where there was no dose. fitted: its prediction before the outcome.
+        bounded: whether the round had a bound before its outcome; else its dose is the start's.
+        exceeded: whether its cost was above τ. covered: whether the applied action was at most the advised one.
+        ranked, chance: by round with a p-value: its row, and the p-value.
+        evidence: after each of them, that the assumptions of the promise do not hold.
+    """
+
+    spec: SafetySpec
+    number: Array
+    names: tuple[str, ...]
+    context: Array
+    intensity: Array
+    outcome: Array
+    fitted: Array
+    bounded: NDArray[np.bool_]
+    exceeded: NDArray[np.bool_]
+    covered: NDArray[np.bool_]
+    ranked: Any
+    chance: Array
+    evidence: Array
+
+    def __len__(self) -> int:
+        return int(np.isfinite(self.outcome).sum())
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConformalRounds(WalkedRounds):
+    """The p-values are of calibration rounds, the evidence is that rounds are not exchangeable; `rounds` is all that
+    was learned, refitted at the end.
+    """
+
+    rounds: Rounds
+
+
+def walk_log(log: Log, spec: SafetySpec, dose: Dose, policy: Any = None) -> ConformalRounds:
+    """Learn from a log round by round. Of `policy`, or a spec file's table, only the options for learning matter."""
+    harm, gain = (np.asarray(curve.effect(log.action), dtype=float) for curve in (dose.cost, dose.reward))
+    dosed = harm > 0.0
+    rule = f"rounds with a dose are too few: at least {LEAST} are needed"
+    require(int(dosed.sum()) >= LEAST, "log", int(dosed.sum()), rule)
+    measured = log.cost - log.baseline_cost
+    with np.errstate(over="ignore"):
+        outcome = np.where(dosed, measured / np.where(dosed, harm, 1.0), np.inf)
+        reward = np.where(gain > 0.0, log.reward / np.where(gain > 0.0, gain, 1.0), 0.0)
+    require(np.all(np.isfinite(outcome[dosed]) & np.isfinite(reward[dosed])), "log", "outcomes", "over g: not finite")
+    rule = make_policy("hp_conformal", **_options(policy, log), reach=REACH)
+    rounds: Rounds = rule.init(log.dim, ridge=spec.ridge)
+    fitted, bounded, bets = np.zeros(len(log)), np.zeros(len(log), dtype=bool), []
+    for index, context in enumerate(log.context):
+        if rounds.count >= rounds.next_fit:
+            bets.append(rounds.chances())
+            rounds.refit()
+        seen = rule.predict(rounds, context)
+        fitted[index], bounded[index] = seen.cost, cost_bound(seen, spec) < np.inf
+        number = rounds.append(context, 0.0, np.inf)
+        if dosed[index]:
+            told = {"measured": float(measured[index]), "intensity": float(harm[index])}
+            rounds.fill(number, float(reward[index]), float(outcome[index]), **told)
+    bets.append(rounds.chances())
+    rounds.refit()
+    ranked, chance = (np.concatenate(parts) for parts in zip(*bets, strict=True))
+    told = np.isfinite(chance)
+    return ConformalRounds(
+        spec=spec,
+        number=log.round,
+        names=log.names,
+        context=log.context,
+        intensity=harm,
+        outcome=outcome,
+        fitted=fitted,
+        bounded=bounded,
+        exceeded=log.cost > spec.threshold,
+        covered=dosed & ~(log.action > log.advised),
+        ranked=ranked[told].astype(np.int64),
+        chance=chance[told],
+        evidence=evidence_path(chance[told]),
+        rounds=rounds,
+    )
+
+
+def evidence_path(chances: Array) -> Array:
+    """The evidence of bounds/ranks.py after each p-value; each column is a separate process."""
+    capital, path = ranks.init(chances.shape[1:]), np.empty(chances.shape)
+    for index, chance in enumerate(chances):
+        capital = ranks.update(capital, chance)
+        path[index] = ranks.evidence(capital)
+    return path
+
+
+def _options(policy: Policy | Mapping[str, Any] | None, log: Log) -> dict[str, Any]:
+    """The policy's options for learning. A group given by a feature's name becomes that feature's column."""
+    given = {"name": policy.name, **policy.options} if isinstance(policy, Policy) else dict(policy or {})
+    name = given.get("name", "hp_conformal")
+    fits = PROMISES[make_policy(name).promise].exchangeable
+    require(fits, "policy", name, "does not give a conformal promise", "name hp_conformal")
+    options = {option: given[option] for option in LEARNING if option in given}
+    if isinstance(options.get("group"), str):
+        group = options["group"]
+        require(group in log.names, "group", group, "must be one of the context's columns", ", ".join(log.names))
+        options["group"] = log.names.index(group)
+    return options
+
+
+# --- A log's rounds as HP-Student learns them: the p-value of each cost before it is learned
+
+SPARE = 8
+"""The fewest rounds with a dose beyond the dimension that can be checked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudentRounds(WalkedRounds):
+    """The evidence is that the noise is not Gaussian and of one size, or, for the `anytime` promise, that its bound is
+    exceeded too often.
+    """
+
+    anytime: bool
+
+
+def walk_student_log(
+    log: Log, spec: SafetySpec, dose: Dose, policy: Policy | Mapping[str, Any] | None = None
+) -> StudentRounds:
+    """Learn from a log round by round; `policy`, or a spec file's table, says which promise is meant."""
+    rule = _policy(policy)
+    if rule.check is not None:
+        rule.check(spec)
+    harm = np.asarray(dose.cost.effect(log.action), dtype=float)
+    dosed = harm > 0.0
+    words = f"rounds with a dose are too few: at least {log.dim + SPARE} are needed at dimension {log.dim}"
+    require(int(dosed.sum()) >= log.dim + SPARE, "log", int(dosed.sum()), words)
+    with np.errstate(over="ignore"):
+        outcome = np.where(dosed, (log.cost - log.baseline_cost) / np.where(dosed, harm, 1.0), np.inf)
+    require(np.all(np.isfinite(outcome[dosed])), "log", "costs", "over g: not finite")
+    fitted, chance, upper = _walk(log.context, outcome, spec, rule)
+    ranked = np.flatnonzero(np.isfinite(chance))
+    words = "has no round with a bound: contexts must have full rank"
+    require(ranked.size, "log", f"{len(log)} rows", words, "leave out columns that others determine")
+    anytime = rule.options["promise"] == "anytime"
+    return StudentRounds(
+        spec=spec,
+        anytime=anytime,
+        number=log.round,
+        names=log.names,
+        context=log.context,
+        intensity=harm,
+        outcome=outcome,
+        fitted=fitted,
+        bounded=upper < np.inf,
+        exceeded=log.cost > spec.threshold,
+        covered=dosed & ~(log.action > log.advised),
+        ranked=ranked,
+        chance=chance[ranked],
+        evidence=_excess_path((outcome > upper)[ranked], (upper < np.inf)[ranked], spec.violation_risk)
+        if anytime
+        else evidence_path(chance[ranked]),
+    )
+
+
+def _walk(contexts: Array, outcome: Array, spec: SafetySpec, rule: Policy) -> tuple[Array, Array, Array]:
+    """(⟨x,μ̂⟩, the p-value, U) of each round, before it is learned; NaN and ∞ where there is none."""
+    options, fit = rule.options, empty(contexts.shape[1])
+    anytime = options["promise"] == "anytime"
+    mixture = Mixture(options["mixture_ridge"], options["mixture_shape"])
+    fitted, chance, upper = np.zeros(len(outcome)), np.full(len(outcome), np.nan), np.full(len(outcome), np.inf)
+    for index, context in enumerate(contexts):
+        seen = certified(fit, context, 0.0)
+        if anytime and seen.ready:
+            log_det, least = volume(fit, mixture.ridge)
+            seen = seen._replace(log_det=log_det, least=least)
+        fitted[index] = seen.cost
+        upper[index] = cost_upper(
+            seen, "anytime" if anytime else "per_round", spec.violation_risk, spec.estimation_risk, mixture=mixture
+        )
+        if math.isfinite(outcome[index]):
+            chance[index] = chance_above(seen, float(outcome[index]))
+            fit = append(fit, np.append(context, [outcome[index], 0.0]))
+    return fitted, chance, upper
+
+
+def _excess_path(over: Any, known: Any, risk: float) -> Array:
+    state, path = monitor.init(), np.ones(len(over))
+    for index in range(len(over)):
+        if known[index]:
+            state = monitor.update(state, bool(over[index]), risk)
+        path[index] = monitor.evidence(state)
+    return path
+
+
+def _policy(given: Policy | Mapping[str, Any] | None) -> Policy:
+    if given is None:
+        return make_policy("hp_student")
+    made = given if isinstance(given, Policy) else make_policy(**given)
+    require(PROMISES[made.promise].gaussian, "policy", made.name, "gives no student promise", "name hp_student")
+    return made
