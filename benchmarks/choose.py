@@ -3,7 +3,7 @@
     python -m benchmarks.choose [--seeds 50]
 
 The measurement is a simulation of the same plan in the user's world with other seeds: other coefficients, contexts and
-noise than any that the forecast saw. `tests/choosing` checks the same with fewer rounds.
+noise than any that the forecast saw. `tests/tools` checks the same with fewer rounds.
 """
 
 from __future__ import annotations

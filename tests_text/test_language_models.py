@@ -102,7 +102,7 @@ def test_without_network_gemma_2b_says_what_it_needs():
 
 
 def test_from_nasas_file_to_the_figure_with_a_language_model(saved, tmp_path):
-    from tests.datasets.generate import rw_samples, write_rw
+    from tests.paper.generate import rw_samples, write_rw
 
     write_rw(tmp_path / "RW9.mat", rw_samples(steps=120, seed=9))
     places = ["--data", str(tmp_path), "--cache", str(tmp_path / "cache"), "--weights", str(saved("gemma")[0])]

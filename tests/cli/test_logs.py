@@ -10,8 +10,8 @@ import pytest
 from safedial.rounds.log_file import log_text, read_log
 from safedial.rounds.specfile import EXAMPLE, load_spec
 from safedial.simulation.sweeps import read_grid
-from tests.calibration.test_confounded import clinic
 from tests.program import run
+from tests.tools.test_confounded import clinic
 
 SPEC = EXAMPLE.replace("dim = 2", 'dim = 3\n[[policy]]\nname = "hp_probe"')
 

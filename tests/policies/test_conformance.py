@@ -43,7 +43,7 @@ CONFIGURATIONS = [
     ("nonlinear_hp_probe", {"cost_class": features(None, misspecification=0.1), "probe": 0.1, "clip": False}),
 ]
 TIGHT = ("self-normalised", "noise-adaptive")
-"""Radii that need more than the six numbers below; tests/decision/test_radius_state.py compares agent and batch."""
+"""Radii that need more than the six numbers below; tests/rounds/test_radius_state.py compares agent and batch."""
 LINEAR = [
     (name, options)
     for name, options in CONFIGURATIONS

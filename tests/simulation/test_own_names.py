@@ -15,7 +15,7 @@ from safedial.simulation.results import RESULTS, TAKEN
 from safedial.simulation.sweeps import NUMBERS, build, parse_grid, run_sweep, status, sweep_rows, varying
 from tests.conftest import make_spec
 from tests.program import run as program
-from tests.sweep.test_grid import GRID
+from tests.simulation.test_grid import GRID
 
 MODULE = '''
 import numpy as np

@@ -15,7 +15,7 @@ from safedial.simulation.results import promise_holds, summary
 from safedial.simulation.sweeps import build, parse_grid, run_sweep, sweep_rows, write_table
 from safedial.simulation.world import Outcome, World
 from safedial.simulation.worlds import world_from_dict
-from tests.sweep.test_grid import GRID
+from tests.simulation.test_grid import GRID
 
 
 @dataclass(frozen=True, kw_only=True)

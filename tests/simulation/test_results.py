@@ -16,8 +16,8 @@ from safedial.simulation.sweeps import parse_grid, run_cell
 from tests.conftest import make_spec
 from tests.program import run as program
 from tests.simulation.test_certified_costs_simulated import SPEC as SEVERAL
+from tests.simulation.test_grid import GRID
 from tests.simulation.test_own_world import SPEC, Threshold
-from tests.sweep.test_grid import GRID
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,76 @@
+"""Every class is saved and loaded to the last bit, and only as itself."""
+
+import numpy as np
+import pytest
+
+from safedial import InvalidInput
+from safedial.policies.classes import (
+    CLASSES,
+    Outcomes,
+    binary,
+    features,
+    finite,
+    kernel,
+    linear,
+    load_state,
+    save_state,
+)
+from safedial.policies.classes.features import splines
+from safedial.simulation.nonlinear_worlds import waves
+from tests.conftest import make_spec
+from tests.policies.problems import learned, rounds_of
+
+MADE = {
+    "linear": linear(),
+    "finite": finite(waves(2, 20)),
+    "finite-paper": finite(waves(2, 20), radius="paper"),
+    "kernel": kernel("rbf:0.5"),
+    "features": features(splines(2)),
+    "binary": binary(norm=2.0),
+}
+
+
+def test_the_list_names_every_class():
+    assert {name.partition("-")[0] for name in MADE} == set(CLASSES)
+    assert len(CLASSES) == 5
+
+
+@pytest.mark.parametrize("class_", MADE.values(), ids=MADE)
+def test_what_is_loaded_goes_on_as_what_was_saved(class_, tmp_path):
+    contexts, outcomes, weights = rounds_of(count=24)
+    weights = np.ceil(weights)
+    if class_.binary:
+        outcomes = (outcomes > 0).astype(float)
+    state = learned(class_, contexts[:12], outcomes, weights)
+    save_state(tmp_path / "state", class_, state)
+    twin = load_state(tmp_path / "state", class_)
+    for index in range(12, 24):
+        ranges = []
+        for each in (state, twin):
+            view = class_.look(each, contexts[index])
+            ranges.append(class_.bounds(view, 0, noise=0.3, spec=make_spec()))
+            class_.update(each, view, Outcomes(tuple(outcomes[:, index]), weights[index], np.float64(0.5)))
+        assert all(np.array_equal(here, there) for here, there in zip(*ranges, strict=True))
+
+
+@pytest.mark.parametrize("class_", MADE.values(), ids=MADE)
+def test_weight_0_leaves_the_range_as_it_was(class_):
+    contexts, outcomes, _ = rounds_of(count=10)
+    outcomes = (outcomes > 0).astype(float)
+    state = learned(class_, contexts, outcomes, np.ones(10))
+    before = class_.bounds(class_.look(state, contexts[0]), 0, noise=0.3, spec=make_spec())
+    view = class_.look(state, contexts[3])
+    state = class_.update(state, view, Outcomes((np.float64(1.0), np.float64(1.0)), np.float64(0.0), np.float64(0.5)))
+    after = class_.bounds(class_.look(state, contexts[0]), 0, noise=0.3, spec=make_spec())
+    np.testing.assert_allclose([float(x) for x in after], [float(x) for x in before], atol=1e-12)
+
+
+def test_a_file_of_another_class_or_another_kernel_is_refused(tmp_path):
+    class_ = MADE["kernel"]
+    save_state(tmp_path / "state", class_, learned(class_, *rounds_of(count=3)))
+    for other in (MADE["linear"], kernel("rbf:0.6")):
+        with pytest.raises(InvalidInput, match="differs"):
+            load_state(tmp_path / "state", other)
+    (tmp_path / "state").write_bytes((tmp_path / "state").read_bytes()[:-5])
+    with pytest.raises(InvalidInput, match="truncated"):
+        load_state(tmp_path / "state", class_)
