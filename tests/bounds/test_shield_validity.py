@@ -15,7 +15,6 @@ from scipy.stats import binomtest
 
 from safedial import SafetySpec, growth
 from safedial.bounds import count_rule
-from safedial.bounds import count_rule as count_window
 from safedial.bounds.count_rule import SPREAD_RANK, BatchWindow, climb_limit, spread_risk
 from safedial.bounds.tolerated import Cost, Range, scaled_setting, tolerated_scale, tolerated_setting
 from safedial.policies.shield import hp_shield
@@ -277,7 +276,8 @@ def test_a_mass_of_equal_tolerances_does_not_break_the_promise():
 def test_one_more_excess_than_the_rank_allows_is_caught(monkeypatch):
     """The (m+1)-th smallest scale in place of the m-th risks 2/20 while n = 19, and 6/100 at n = 99."""
     world, options = exact_world(), Options(climb=math.inf)
-    monkeypatch.setattr(count_window, "window", lambda *given, **how: _one_more(count_rule.window(*given, **how)))
+    window = count_rule.window
+    monkeypatch.setattr(count_rule, "window", lambda *given, **how: _one_more(window(*given, **how)))
     assert_broken(play(world, options)[0])
     monkeypatch.undo()
     assert_kept(play(world, options)[0])

@@ -99,7 +99,7 @@ def test_a_command_loads_its_own_file_and_no_other():
         (["--version"], "[] False"),
         (["--help"], "[] False"),
         (["doctor"], "['doctor'] False"),
-        (["study"], "['study'] False"),
+        (["study"], "['study_commands'] False"),
     ):
         done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=False)
         assert done.stdout.strip().splitlines()[-1] == loaded, done.stderr
