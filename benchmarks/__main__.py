@@ -124,20 +124,22 @@ def checks(
     rows = ((world, row["check"], f"{row['rounds']}", f"{row['caught']:.2f}") for world, row in caught)
     print_table(f"{runs} logs of each world", ("what is broken", "check", "rounds", "caught"), rows)
     rates = ", ".join(f"{name} {rate:g}" for name, rate in report["false_flags_by_check"].items())
-    typer.echo(f"Clean logs with any flag: {report['false_flags']:g} (promised: at most {report['level']:g}); {rates}.")
+    typer.echo(
+        f"Clean logs with any flag: {report['false_flags']:g} (guaranteed: at most {report['level']:g}); {rates}."
+    )
 
 
 @bench.command()
 def monitor(
     runs: Annotated[int, typer.Option(help="Runs of each world.")] = 2000,
     rounds: Annotated[int, typer.Option(help="Rounds in each run.")] = 2000,
-    risk: Annotated[float, typer.Option(help="The promised risk per round.")] = 0.05,
+    risk: Annotated[float, typer.Option(help="The guaranteed risk per round.")] = 0.05,
     level: Annotated[float, typer.Option(help="Chance of a false alarm, over all time.")] = 0.01,
     *,
     peers: Annotated[bool, typer.Option("--peers", help="Our alarms beside MAPIE's, after a change.")] = False,
     json: Json = False,
 ) -> None:
-    """Measure the monitor's false alarms at the promised rate, and how soon it catches three times that rate."""
+    """Measure the monitor's false alarms at the guaranteed rate, and how soon it catches three times that rate."""
     from benchmarks.monitor_power import bench_monitor
     from safedial.cli.output import print_pairs
 

@@ -75,7 +75,7 @@ def ward(streams: int, seed: int = 5) -> Clinic:
         "Vancomycin",
         Dial(high=4000, unit="mg"),
         Features(names=names, center=(2000, 7.6, 4.3, 4.4), scale=(600, 0.3, 0.2, 0.4)),
-        SafetySpec(threshold=20, violation_risk=RISK, promise="bracket"),
+        SafetySpec(threshold=20, violation_risk=RISK, guarantee="bracket"),
         {"base": "rule", "growth": growth.relative(0.7, 1.4, floor=0.5)},
         np.stack(columns, axis=-1),
         protocol,
@@ -103,7 +103,7 @@ def table(streams: int, seed: int = 6) -> Clinic:
         "Meal insulin",
         Dial(high=30, unit="U"),
         Features(names=names, center=(7, 25, 1.8, 140, 4, 3), scale=(4, 10, 0.5, 35, 0.4, 0.4)),
-        SafetySpec(threshold=70, violation_risk=RISK, promise="bracket"),
+        SafetySpec(threshold=70, violation_risk=RISK, guarantee="bracket"),
         {"base": "rule", "growth": growth.additive(4, "steepest"), "direction": "below"},
         np.stack(columns, axis=-1),
         protocol.reshape(ROUNDS, streams),
@@ -192,7 +192,7 @@ def peers(clinic: Clinic) -> dict[str, Peer]:
     }
     constants |= {"violation_risk": 0.9 * RISK, "estimation_risk": 0.1 * RISK}
     certified = SafetySpec(threshold=1, reward_noise=0.01, context_bound=1, **constants)
-    conformal = SafetySpec(threshold=1, violation_risk=RISK, promise="conformal")
+    conformal = SafetySpec(threshold=1, violation_risk=RISK, guarantee="conformal")
     return {
         "HP-Probe": Peer(clinic, certified, rows),
         "HP-Conformal": Peer(clinic, conformal, rows, start_action=START),

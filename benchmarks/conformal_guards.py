@@ -26,7 +26,7 @@ def leap(seed: int, *, reach: float | None, spread: float, rounds: int = 120) ->
     `ahead` is the largest factor of a setting over the 10th largest one tried before it, or over the start.
     """
     rng = np.random.default_rng(seed)
-    spec = SafetySpec(threshold=1.0, violation_risk=RISK, promise="conformal")
+    spec = SafetySpec(threshold=1.0, violation_risk=RISK, guarantee="conformal")
     agent = Agent(3, spec, start_action=START, policy=make_policy("hp_conformal", reach=reach))
     actions, costs = [], []
     for _ in range(rounds):
@@ -56,7 +56,7 @@ def missing(seed: int, *, share: float, vouched: bool = True, rounds: int = 600)
     truth, draws = world.draw_truth(spec, rngs), world.draw_chunk(spec, rngs, rounds)
     gain, harm = (means[:, 0] for means in world.means(spec, truth, draws.context))
     gone = np.random.default_rng([seed, 9]).random(rounds) < share
-    agent = Agent(5, SafetySpec(threshold=0.5, violation_risk=RISK, promise="conformal"), start_action=0.05)
+    agent = Agent(5, SafetySpec(threshold=0.5, violation_risk=RISK, guarantee="conformal"), start_action=0.05)
     earned = 0.0
     for index in range(rounds):
         decision = agent.decide(draws.context[index, 0])
@@ -74,7 +74,7 @@ def missing(seed: int, *, share: float, vouched: bool = True, rounds: int = 600)
 def alarmed_after_a_pilot(seed: int, *, history: str, exponent: float) -> bool:
     """One agent whose pilot was at half the dial, where the true curve is a power and the stated one the identity."""
     rng = np.random.default_rng(seed)
-    spec = SafetySpec(threshold=1.0, violation_risk=RISK, promise="conformal")
+    spec = SafetySpec(threshold=1.0, violation_risk=RISK, guarantee="conformal")
     agent = Agent(3, spec, start_action=0.2, policy=make_policy("hp_conformal", history=history, probe=1.0))
 
     def outcome(context: Any, action: float) -> dict[str, float]:

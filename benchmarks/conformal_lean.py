@@ -2,7 +2,7 @@
 
 The tables of docs/conformal.md: the share of the exact clairvoyant's reward, which knows both means and the noise's
 quantile, and of the attainable one, of a policy that knows the cost and learns the sign of the reward; the share of
-rounds over the threshold, and that among full doses, about which groups="none" promises nothing.
+rounds over the threshold, and that among full doses, about which groups="none" guarantees nothing.
 `long`: T = 10,000, d = 5 and 10, delta = .02, unit noise (a second number sets the seeds). `short`: T = 100 to 1,000,
 d = 5, delta = .05, two sizes of noise. Several minutes each.
 """

@@ -1,10 +1,10 @@
 """Our alarms beside MAPIE's, on the same rounds: rounds from a change to the alarm, each at the same level.
 
-Costs are those of `monitor_power`: they exceed at the promised rate, and after a change at a multiple of it.
+Costs are those of `monitor_power`: they exceed at the guaranteed rate, and after a change at a multiple of it.
 
 | alarm | what it tests |
 |---|---|
-| `monitor` | excesses are at most as frequent as promised |
+| `monitor` | excesses are at most as frequent as guaranteed |
 | `exchangeability` | costs come in no particular order (the watch of HP-Conformal and HP-Shield) |
 | MAPIE `RiskMonitoring` | the first, by a lower confidence bound for all time on the rate (Podkopaev and Ramdas 2022) |
 | MAPIE `OnlineExchangeabilityTest` | the second, by its jumper martingale and its plug-in martingale |

@@ -1,7 +1,7 @@
-"""How often the monitor raises a false alarm, and how soon it catches a broken promise.
+"""How often the monitor raises a false alarm, and how soon it catches a broken guarantee.
 
 The world: a fixed dose z, costs C = z(c + ξ) with Gaussian ξ, and z such that P(C > τ) is exactly the requested rate.
-At the promised rate every alarm is false, and no world that keeps the promise gives more of them.
+At the guaranteed rate every alarm is false, and no world that keeps the guarantee gives more of them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def check_monitor(*, runs: int, rounds: int, risk: float, level: float, multiple
 def bench_monitor(
     *, runs: int = 2000, rounds: int = 2000, risk: float = 0.05, level: float = 0.01, multiple: float = 3.0
 ) -> dict[str, Any]:
-    """False alarms at the promised rate, and the median round of the alarm at `multiple` times that rate."""
+    """False alarms at the guaranteed rate, and the median round of the alarm at `multiple` times that rate."""
     check_monitor(runs=runs, rounds=rounds, risk=risk, level=level, multiple=multiple)
     alarms = []
     for seed, rate in enumerate((risk, multiple * risk)):

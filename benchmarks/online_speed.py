@@ -64,7 +64,7 @@ def bench_conformal(dim: int, *, rounds: int = 100_000) -> dict[str, Any]:
     """Microseconds for `Agent.decide` and `Agent.update` after `rounds` rounds, and the refit before the first."""
     require(dim >= 1, "dim", dim, "must be a whole number >= 1")
     require(rounds >= 0, "rounds", rounds, "must be a whole number >= 0")
-    spec = SafetySpec(threshold=0.5, violation_risk=0.02, promise="conformal")
+    spec = SafetySpec(threshold=0.5, violation_risk=0.02, guarantee="conformal")
     agent = Agent(dim, spec, policy=make_policy("hp_conformal", start_dose=0.05, history="calibrate"))
     rng = np.random.default_rng(0)
     contexts = rng.standard_normal((rounds + DECISIONS, dim)) / np.sqrt(dim)

@@ -19,7 +19,7 @@ from PIL import Image
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 SPEC: dict[str, Any] = {
-    **{"promise": "bracket", "threshold": 20, "violation_risk": 0.1, "fallback_action": 500},
+    **{"guarantee": "bracket", "threshold": 20, "violation_risk": 0.1, "fallback_action": 500},
     "policy": {
         **{"name": "hp_shield", "base": "protocol", "chooser": "request", "start_scale": 0.5},
         "growth": {"growth": "relative", "low": 0.7, "high": 1.4, "floor": 1},
@@ -107,7 +107,7 @@ def main(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as place, Store(f"sqlite:///{place}/trial.db") as store:
         study = fill(store)
         lowered = [
-            row for row in study.rows() if row.get("proposal_answer") == "lowered" and row["promise"] == "bracket"
+            row for row in study.rows() if row.get("proposal_answer") == "lowered" and row["guarantee"] == "bracket"
         ]
         name = "vancomycin"
         views = {"now": name, "patients": f"{name}:units", "patient": f"{name}/P-06", "health": f"{name}:health"}

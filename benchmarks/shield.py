@@ -26,7 +26,7 @@ from safedial.simulation.run import Simulation
 
 RISK, SPREAD = 0.05, 0.5
 ORACLE = math.exp(-1.6448536269514722 * SPREAD)
-SPEC = SafetySpec(threshold=1.0, violation_risk=RISK, promise="bracket")
+SPEC = SafetySpec(threshold=1.0, violation_risk=RISK, guarantee="bracket")
 
 
 def play(
@@ -100,7 +100,7 @@ def other_worlds(seeds: int, rounds: int = 600) -> None:
     print(f"{rounds} rounds; share of runs that exceed in rounds 20 on / in the 100 rounds after 300")
     for name, (fields, options) in table.items():
         world = DoseResponseWorld(**fields)
-        spec = SafetySpec(threshold=0.5, violation_risk=0.2, promise="bracket") if world.curve == "binary" else SPEC
+        spec = SafetySpec(threshold=0.5, violation_risk=0.2, guarantee="bracket") if world.curve == "binary" else SPEC
         policy = hp_shield(**{"base": 0, "start_scale": 0.1} | options)
         run = simulate(policy, world, spec, rounds=rounds, seeds=seeds, points=rounds)
         best = run.exact_clairvoyant_reward.mean()
@@ -123,7 +123,7 @@ def speed() -> None:
             times.append(time.perf_counter() - began)
     print(f"\nOne decision and its update with 10,000 rounds behind: p50 {1e6 * float(np.median(times)):.1f} µs")
     constants = dict.fromkeys(("reward_noise", "cost_noise", "coefficient_bound", "context_bound"), 1.0)
-    spec = SafetySpec(threshold=0.5, violation_risk=RISK, promise="bracket", **constants)
+    spec = SafetySpec(threshold=0.5, violation_risk=RISK, guarantee="bracket", **constants)
     whole = {"base": lambda rows: np.ones(rows.shape[:-1]), "start_scale": 0.14}
     for name, options in {
         "protocol": {"growth": growth.relative(0.7, 1.4, floor=0.1)},
@@ -140,7 +140,7 @@ def speed() -> None:
 def agent_speed(*, learned: bool, dim: int, rounds: int = 10_000) -> None:
     """The time of `Agent.decide` and `Agent.update` with `rounds` rounds behind."""
     policy = hp_shield(base=0, growth=growth.relative(0.7, 1.4, floor=0.25), start_scale=0.1, learned=learned)
-    spec, rng = SafetySpec(threshold=1.0, violation_risk=RISK, promise="bracket"), np.random.default_rng(0)
+    spec, rng = SafetySpec(threshold=1.0, violation_risk=RISK, guarantee="bracket"), np.random.default_rng(0)
     agent, times = Agent(dim, spec, policy=policy), []
     for _ in range(rounds + 1000):
         context = np.append(0.5, rng.standard_normal(dim - 1))

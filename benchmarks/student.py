@@ -33,8 +33,8 @@ def stated(noise: float, risk: float, **changes: Any) -> SafetySpec:
 def policies() -> dict[str, tuple[Policy, dict[str, Any]]]:
     return {
         "Student, per round": (hp_student(), {}),
-        "Student, tolerance": (hp_student(promise="tolerance"), {}),
-        "Student, anytime": (hp_student(promise="anytime"), {}),
+        "Student, tolerance": (hp_student(guarantee="tolerance"), {}),
+        "Student, anytime": (hp_student(guarantee="anytime"), {}),
         "Student or conformal": (hp_student(either=True), {}),
         "HP-Probe, Gaussian margin": (hp_probe(radius="self-normalised"), {"margin": "gaussian"}),
         "HP-Probe, sub-Gaussian": (hp_probe(radius="self-normalised"), {}),
@@ -110,9 +110,9 @@ def speed() -> None:
     print("\nOne decision and one update of an Agent, d = 26, median of 1,000, microseconds")
     agents = {"HP-Probe": Agent(26, stated(0.3, 0.05))}
     for kind in ("per_round", "tolerance", "anytime"):
-        changes = {"promise": "student"} | ({"estimation_risk": None} if kind == "per_round" else {})
+        changes = {"guarantee": "student"} | ({"estimation_risk": None} if kind == "per_round" else {})
         agents[f"Student, {kind}"] = Agent(
-            26, stated(0.3, 0.05, **changes), policy=hp_student(promise=kind), start_action=0.05
+            26, stated(0.3, 0.05, **changes), policy=hp_student(guarantee=kind), start_action=0.05
         )
     rng = np.random.default_rng(0)
     coef, spent = rng.standard_normal(26) / 10, {label: ([], []) for label in agents}

@@ -23,7 +23,7 @@ def hour(rng: np.random.Generator) -> tuple[dict[str, float], float, float]:
 
 
 def main(count: int) -> None:
-    spec = SafetySpec(threshold=100, violation_risk=0.05, promise="conformal")
+    spec = SafetySpec(threshold=100, violation_risk=0.05, guarantee="conformal")
     features = Features(names=("traffic", "night"), intercept=True)
     agent = Agent(3, spec, features=features, start_action=0.05)
     rng, rows = np.random.default_rng(1), []

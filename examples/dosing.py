@@ -17,7 +17,7 @@ from safedial.simulation.dose_response import draw_patients, exposure, measured_
 def main(count: int) -> None:
     patients = draw_patients(np.random.default_rng(1), count)
     protocol = protocol_dose(patients)
-    spec = SafetySpec(threshold=20, violation_risk=0.05, promise="bracket")
+    spec = SafetySpec(threshold=20, violation_risk=0.05, guarantee="bracket")
     policy = make_policy("hp_shield", base="protocol", growth=growth.relative(0.7, 1.4, floor=0.5), start_scale=0.25)
     agent = Agent(1, spec, policy=policy, dial=Dial(high=6000, unit="mg"), features=Features(names=("protocol",)))
     doses, troughs = np.empty((2, count))

@@ -1,4 +1,4 @@
-"""Results in a notebook: short tables, escaped, without scripts, with the promise and its assumptions."""
+"""Results in a notebook: short tables, escaped, without scripts, with the guarantee and its assumptions."""
 
 import json
 import re
@@ -73,16 +73,16 @@ def test_a_users_text_is_escaped():
     assert "<script>mg" in words(agent.decide({"dose": 0.5}))
 
 
-def test_a_decision_and_its_certificate_show_the_promise_with_its_assumptions():
+def test_a_decision_and_its_certificate_show_the_guarantee_with_its_assumptions():
     decision = Agent(2, make_spec()).decide([0.6, 0.3])
     told = words(decision)
     assert told == words(decision.certificate)
-    for part in (decision.certificate["statement"], "The promise holds if:", *decision.certificate["assumptions"]):
+    for part in (decision.certificate["statement"], "The guarantee holds if:", *decision.certificate["assumptions"]):
         assert part in told
     assert json.loads(json.dumps(decision.certificate)) == decision.certificate
 
 
-def test_a_decision_without_a_promise_claims_nothing():
+def test_a_decision_without_a_guarantee_claims_nothing():
     told = words(Agent(2, make_spec(), policy="on_expectation").decide([0.6, 0.3]))
     assert "largest allowed setting" in told
     assert "none on the realized cost" in told
@@ -92,7 +92,7 @@ def test_a_decision_without_a_promise_claims_nothing():
 @pytest.mark.parametrize(
     ("policy", "means"), [("hp_probe", "It is true in this simulated world"), ("on_expectation", "Nothing is proved")]
 )
-def test_a_simulation_says_whether_its_promise_is_proved(policy, means):
+def test_a_simulation_says_whether_its_guarantee_is_proved(policy, means):
     run = simulate(policy, LinearWorld(dim=2), make_spec(threshold=np.array([0.4, 0.5])), rounds=20, seeds=3)
     assert means in words(run)
     assert len(run.to_frame()) == 6
@@ -104,7 +104,7 @@ def test_a_study_its_decisions_and_its_verification_have_tables(tmp_path):
     decision = study.ask([0.6, 0.3])
     study.tell(decision.id, reward=0.1, cost=0.05)
     assert "Decision trial" in words(decision)
-    assert "The promise on the realized cost holds if what is stated is true" in words(study)
+    assert "The guarantee on the realized cost holds if what is stated is true" in words(study)
     assert "Log of trial: agrees" in words(study.verify())
     assert list(study.to_frame()["cost"]) == [0.05]
     study.store.close()
@@ -136,7 +136,7 @@ def test_proposals_have_tables():
     assert "the risk is δ + q" in words(calibrate_bracket(pilot, threshold=20))
     offers = choose(curve="exact", noise="gaussian", linear=True, threshold=0.5, rounds=20, dim=2, start=0.05, seeds=2)
     assert "hp_student" in words(offers)
-    assert "What is promised:" in words(offers)
+    assert "What is guaranteed:" in words(offers)
     assert len(offers.to_frame()) == len(offers.offers)
 
 

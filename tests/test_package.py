@@ -18,7 +18,7 @@ from safedial.errors import MissingExtra, how_to_install, import_extra
 ROOT = Path(__file__).parents[1]
 
 
-def test_every_public_name_is_there_and_nothing_else_is_promised():
+def test_every_public_name_is_there_and_nothing_else_is_guaranteed():
     for name in safedial.__all__:
         assert getattr(safedial, name) is not None
     assert dir(safedial) == sorted(safedial.__all__)

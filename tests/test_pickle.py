@@ -44,7 +44,7 @@ def test_every_policy_comes_back_with_its_rule_and_its_options(again):
         policy = make_policy(name, **options)
         twin = again(policy)
         assert is_same(policy, twin), name
-        assert (twin.name, twin.label, twin.promise, list(twin.options)) == (*policy[:3], list(policy.options))
+        assert (twin.name, twin.label, twin.guarantee, list(twin.options)) == (*policy[:3], list(policy.options))
 
 
 def test_a_changed_policy_does_not_come_back_as_the_unchanged_one():
@@ -133,8 +133,8 @@ def played(agent, rng, rounds):
 
 
 def made(name, options, more):
-    promise = {"promise": "conformal"} if name == "hp_conformal" else {}
-    agent = Agent(2, make_spec(**promise), policy=make_policy(name, **options), seed=5, **more)
+    guarantee = {"guarantee": "conformal"} if name == "hp_conformal" else {}
+    agent = Agent(2, make_spec(**guarantee), policy=make_policy(name, **options), seed=5, **more)
     played(agent, np.random.default_rng(0), 60)
     return agent
 

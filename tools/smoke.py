@@ -43,7 +43,7 @@ def core(folder: Path) -> str:
     assert Path(safedial.__file__).is_relative_to(sys.prefix), safedial.__file__
     policy = make_policy("hp_shield", base="protocol", growth=growth.relative(0.7, 1.4, floor=0.5), start_scale=0.25)
     rules = {"dial": Dial(high=4000, unit="mg"), "features": Features(names=("protocol",))}
-    agent = Agent(1, SafetySpec(threshold=20, violation_risk=0.05, promise="bracket"), policy=policy, **rules)
+    agent = Agent(1, SafetySpec(threshold=20, violation_risk=0.05, guarantee="bracket"), policy=policy, **rules)
     decision = agent.decide({"protocol": 2000})
     agent.update(decision, reward=0.0, cost=3.0)
     agent.save(folder / "agent.save")

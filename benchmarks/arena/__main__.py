@@ -73,11 +73,11 @@ def _print(rows: list[dict[str, Any]], found: list[dict[str, Any]], left_out: An
     for verdict in found:
         lines, mine = [], [row for row in rows if row["world"] == verdict["world"]]
         for row in mine:
-            ends = f"{100 * row['excess_low']:.1f}–{100 * row['excess_high']:.1f}"
+            ends = f"{100 * row['violation_low']:.1f}–{100 * row['violation_high']:.1f}"
             half = (row["reward_high"] - row["reward_low"]) / 2.0
             note = "" if row["kept"] else "exceeds"
             note = "best *" if row["best_in_hindsight"] else note
-            numbers = f"{100 * row['excess_rate']:.2f}", ends, f"{row['reward']:.3f}", f"{half:.3f}"
+            numbers = f"{100 * row['violation_rate']:.2f}", ends, f"{row['reward']:.3f}", f"{half:.3f}"
             lines.append((row["policy"], *numbers, note))
         head = mine[0]
         title = f"{head['world']}: {head['seeds']} seeds × {head['rounds']} rounds, risk {head['risk']:g}; "

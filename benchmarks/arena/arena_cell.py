@@ -54,7 +54,7 @@ def play(world: ArenaWorld, policy: str, seeds: list[int], *, rounds: int, risk:
             measures[name] = measures.get(name, 0.0) + each
     player.close()
     return {
-        "excesses": excesses.tolist(),
+        "violations": excesses.tolist(),
         "value": value.tolist(),
         "setting": setting.tolist(),
         "clairvoyant": None if best is None else np.broadcast_to(best, nothing.shape).tolist(),

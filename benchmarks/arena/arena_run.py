@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.arena.arena_cell import SAFEOPT, run_arena_cell
 from benchmarks.arena.peer import PEERS, how_to_install, installed
-from benchmarks.arena.players import OURS, PRINTED, RULES, UNPROMISED
+from benchmarks.arena.players import OURS, PRINTED, RULES, UNGUARANTEED
 from benchmarks.arena.registry import NEEDS_DATA, WORLDS, make_world
 from benchmarks.arena.registry import PRINTED as PRINTED_WORLD
 from benchmarks.arena.warfarin import digest
@@ -24,8 +24,8 @@ FORMAT = 2
 SEED_BLOCK = 5
 """Seeds of a cell. All worlds and policies have their first seeds before the next ones begin."""
 
-POLICIES = (*OURS, *UNPROMISED, *RULES, *SAFEOPT, *PEERS)
-FAMILIES = dict.fromkeys((*OURS, *PRINTED), "ours") | {name: name for name in UNPROMISED}
+POLICIES = (*OURS, *UNGUARANTEED, *RULES, *SAFEOPT, *PEERS)
+FAMILIES = dict.fromkeys((*OURS, *PRINTED), "ours") | {name: name for name in UNGUARANTEED}
 FAMILIES |= dict.fromkeys(RULES, "the usual rule") | dict.fromkeys(SAFEOPT, "SafeOpt's rule")
 FAMILIES |= {name: setting.family for name, setting in PEERS.items()}
 
@@ -142,15 +142,15 @@ def arena_rows(arena: Arena, out: str | Path) -> list[dict[str, Any]]:
 def _row(cells: list[dict[str, Any]]) -> dict[str, Any]:
     cell, results = cells[0]["cell"], [each["result"] for each in cells]
     pooled = {
-        name: [one for each in results for one in each[name]] for name in ("excesses", "value", "setting", "alarms")
+        name: [one for each in results for one in each[name]] for name in ("violations", "value", "setting", "alarms")
     }
     rounds, seeds, risk = cell["rounds"], len(pooled["value"]), cell["risk"]
-    rate = sum(pooled["excesses"]) / seeds / rounds
+    rate = sum(pooled["violations"]) / seeds / rounds
     known = [each["clairvoyant"] for each in results]
     best = None if None in known else sum(map(sum, known)) / seeds
     scale = rounds if best is None else best
     rewards = [each / scale for each in pooled["value"]]
-    low, high = violation_interval(pooled["excesses"], rounds)
+    low, high = violation_interval(pooled["violations"], rounds)
     reward_low, reward_high = seed_interval(rewards)
     measures = {
         name: sum(sum(each["measures"][name]) for each in results) / seeds / rounds for name in results[0]["measures"]
@@ -162,9 +162,9 @@ def _row(cells: list[dict[str, Any]]) -> dict[str, Any]:
         "rounds": rounds,
         "seeds": seeds,
         "risk": risk,
-        "excess_rate": rate,
-        "excess_low": low,
-        "excess_high": high,
+        "violation_rate": rate,
+        "violation_low": low,
+        "violation_high": high,
         "kept": rate <= risk + 2.0 * math.sqrt(risk * (1.0 - risk) / (seeds * rounds)),
         "reward": sum(rewards) / seeds,
         "reward_low": reward_low,

@@ -1,4 +1,4 @@
-"""The picture of the arena: reward against excesses, a panel for each world, with the promise marked."""
+"""The picture of the arena: reward against excesses, a panel for each world, with the guarantee marked."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ def _looks(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 def _top(rows: list[dict[str, Any]], most: float) -> float:
     """The largest reward of those that exceed at most that often."""
-    rewards = [row["reward"] for row in rows if row["excess_rate"] <= most]
+    rewards = [row["reward"] for row in rows if row["violation_rate"] <= most]
     return max(rewards or [row["reward"] for row in rows])
 
 
 def _mark(panel: Any, row: dict[str, Any], look: dict[str, Any], edge: tuple[float, float]) -> None:
     most, top = edge
-    at, low, high = (100 * min(row[name], most) for name in ("excess_rate", "excess_low", "excess_high"))
+    at, low, high = (100 * min(row[name], most) for name in ("violation_rate", "violation_low", "violation_high"))
     size = 6.5 if row["best_in_hindsight"] else 4.0
     style = {"linestyle": "none", "markersize": size, "elinewidth": 0.6, "label": _key(row), "clip_on": False, **look}
     panel.errorbar([at], [min(row["reward"], top)], xerr=[[max(at - low, 0.0)], [max(high - at, 0.0)]], **style)

@@ -111,12 +111,12 @@ def certified(world: ArenaWorld, risk: float, options: Mapping[str, Any]) -> Cal
 
 
 def conformal(world: ArenaWorld, risk: float, options: Mapping[str, Any]) -> Callable[[], Agent]:
-    spec = SafetySpec(threshold=world.threshold, violation_risk=risk, promise="conformal")
+    spec = SafetySpec(threshold=world.threshold, violation_risk=risk, guarantee="conformal")
     return _proportional(world, spec, options, world.start)
 
 
 def student(world: ArenaWorld, risk: float, options: Mapping[str, Any]) -> Callable[[], Agent]:
-    spec = SafetySpec(threshold=world.threshold, violation_risk=risk, promise="student")
+    spec = SafetySpec(threshold=world.threshold, violation_risk=risk, guarantee="student")
     return _proportional(world, spec, options, world.start)
 
 
@@ -138,7 +138,7 @@ def shield(world: ArenaWorld, risk: float, options: Mapping[str, Any]) -> Callab
     given |= {"chooser": "sign"} if world.signed else {}
     given.pop("name")
     policy = make_policy("hp_shield", base="protocol", **given)
-    spec = SafetySpec(threshold=world.threshold, violation_risk=risk, promise="bracket")
+    spec = SafetySpec(threshold=world.threshold, violation_risk=risk, guarantee="bracket")
     features = Features(names=names, scale=scale)
     return lambda: Agent(len(names), spec, policy=policy, features=features)
 
@@ -157,7 +157,7 @@ OURS: dict[str, tuple[Callable[..., Callable[[], Agent]], dict[str, Any]]] = {
 PRINTED = {"HP-UCB, as printed": (certified, {"name": "hp_ucb", "radius": "paper"})}
 """The paper's Algorithm 1 to the letter, for the paper's preset."""
 
-UNPROMISED: dict[str, tuple[Callable[..., Callable[[], Agent]], dict[str, Any]]] = {
+UNGUARANTEED: dict[str, tuple[Callable[..., Callable[[], Agent]], dict[str, Any]]] = {
     "expected cost (on_expectation)": (certified, {"name": "on_expectation"}),
 }
 """A bandit of this package that bounds the expected cost alone."""
@@ -168,8 +168,8 @@ RULES |= {"one dose for all": (1.0, True)}
 
 
 def make_player(name: str, world: ArenaWorld, seeds: list[int], risk: float) -> Player:
-    """One of `OURS`, `UNPROMISED` or `RULES`."""
+    """One of `OURS`, `UNGUARANTEED` or `RULES`."""
     if name in RULES:
         return Rule(len(seeds), *RULES[name])
-    make, options = (OURS | PRINTED | UNPROMISED)[name]
+    make, options = (OURS | PRINTED | UNGUARANTEED)[name]
     return Agents(len(seeds), make(world, risk, options), world, shield=make is shield)

@@ -108,7 +108,7 @@ def drift(risk: float) -> ArenaWorld:
 def flat_then_steep(risk: float) -> ArenaWorld:
     """Costs that do not move up to a knee, different for each unit, and then rise steeply."""
     world = DoseResponseWorld(curve="hinge", dim=4, low=2.0, high=6.0, knee=0.8, spread=0.4, effect=0.4, least=0.1)
-    spec = SafetySpec(threshold=1.0, violation_risk=risk, promise="bracket")
+    spec = SafetySpec(threshold=1.0, violation_risk=risk, guarantee="bracket")
     return ArenaWorld(
         name="flat-then-steep",
         dim=world.dim,

@@ -33,13 +33,13 @@ BANDS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 
 class Round(NamedTuple):
-    """One round: `promise` and `limit` are the decision's, `evidence` is the agent's after the outcome. `noisy`: its
+    """One round: `guarantee` and `limit` are the decision's, `evidence` is the agent's after the outcome. `noisy`: its
     outcome stopped the agent because outcomes scatter more than stated (`noise_broken`).
     """
 
     context: NDArray[np.float64]
     action: float
-    promise: str
+    guarantee: str
     limit: str
     baseline_cost: float
     reward: float
@@ -97,7 +97,7 @@ def run_loop(
             Round(
                 decision.context,
                 decision.action,
-                decision.promise,
+                decision.guarantee,
                 decision.limit,
                 baseline,
                 step.reward,

@@ -23,7 +23,7 @@ from benchmarks.worlds.battery import BatteryWorld
 from safedial.errors import is_whole, require
 from safedial.io import Bar, no_bar, read_rows
 from safedial.model.dose import Dose, identity, power
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec
 from safedial.paper.experiment import Experiment, Found, OwnSeeds, Rows, Table, cells
 from safedial.policies import make_policy
@@ -43,7 +43,7 @@ POINTS = 60
 NOISE: dict[str, Any] = {"reward_noise": 0.08, "cost_noise": 0.08}
 UNSTATED = SafetySpec(threshold=0.3, total_risk=RISK, **NOISE, coefficient_bound=2.5, context_bound=1.0)
 CERTIFIED = replace(UNSTATED, reward_sensor_noise=0.01, cost_sensor_noise=0.01)
-CONFORMAL = SafetySpec(threshold=0.3, total_risk=RISK, promise="conformal")
+CONFORMAL = SafetySpec(threshold=0.3, total_risk=RISK, guarantee="conformal")
 LINE, SQUARE = Dose(identity(), identity()), Dose(identity(), power(2.0))
 
 
@@ -79,7 +79,7 @@ FIT_COLOURS = ("#D55E00", "#CC79A7", "#999999", "#000000")
 
 
 def make_agent(series: Series, world: BatteryWorld) -> Agent:
-    exchangeable = PROMISES[series.spec.promise].exchangeable
+    exchangeable = GUARANTEES[series.spec.guarantee].exchangeable
     start, unguarded = (START, OFF) if exchangeable else (None, {})
     policy = make_policy(series.policy, **unguarded, **series.options)
     cooled = (-series.spec.threshold, math.inf)
@@ -87,9 +87,9 @@ def make_agent(series: Series, world: BatteryWorld) -> Agent:
 
 
 def curve_rows(name: str, series: Series, played: Sequence[Round], seed: int) -> Rows:
-    """One row for each checkpoint of a run; violations are counted in the rounds that had a promise."""
-    promised = np.cumsum([PROMISES[each.promise].proved for each in played])
-    broken = np.cumsum([each.violated and PROMISES[each.promise].proved for each in played])
+    """One row for each checkpoint of a run; violations are counted in the rounds that had a guarantee."""
+    guaranteed = np.cumsum([GUARANTEES[each.guarantee].proved for each in played])
+    broken = np.cumsum([each.violated and GUARANTEES[each.guarantee].proved for each in played])
     violated = np.cumsum([each.violated for each in played])
     reward = np.cumsum([each.reward for each in played])
     peak = np.maximum.accumulate([each.true_cost for each in played])
@@ -103,8 +103,8 @@ def curve_rows(name: str, series: Series, played: Sequence[Round], seed: int) ->
             "round": int(mark),
             "risk": RISK,
             "threshold": series.spec.threshold,
-            "promised_rounds": int(promised[mark - 1]),
-            "promised_violations": int(broken[mark - 1]),
+            "guaranteed_rounds": int(guaranteed[mark - 1]),
+            "guaranteed_violations": int(broken[mark - 1]),
             "violations": int(violated[mark - 1]),
             "mean_reward": float(reward[mark - 1] / mark),
             "mean_action": float(np.mean([each.action for each in played[:mark]])),
@@ -124,14 +124,16 @@ def summary(rows: Sequence[dict[str, Any]]) -> Rows:
     found = []
     for name in dict.fromkeys(row["series"] for row in rows):
         ends = [row for (series, _), row in last.items() if series == name]
-        promised = sum(row["promised_rounds"] for row in ends)
+        guaranteed = sum(row["guaranteed_rounds"] for row in ends)
         found.append(
             {
                 "series": name,
-                "violation_rate": sum(row["promised_violations"] for row in ends) / promised if promised else None,
+                "violation_rate": sum(row["guaranteed_violations"] for row in ends) / guaranteed
+                if guaranteed
+                else None,
                 "violation_rate_all_rounds": sum(row["violations"] for row in ends) / sum(row["round"] for row in ends),
-                "promised_rounds": promised,
-                "promised_risk": RISK,
+                "guaranteed_rounds": guaranteed,
+                "guaranteed_risk": RISK,
                 "mean_reward": float(np.mean([row["mean_reward"] for row in ends])),
                 "largest_true_cost": max(row["largest_true_cost"] for row in ends),
                 "alarm_rounds": [row["alarm_round"] or None for row in ends],
@@ -160,7 +162,7 @@ def run(
                 told = {"carry_over": series.carry_over, "resume_noise": True}
                 played = run_loop(agent, world, rounds, seed, **told, progress=advance)
                 rows += curve_rows(name, series, played, seed)
-                pooled += [each for each in played if PROMISES[each.promise].proved]
+                pooled += [each for each in played if GUARANTEES[each.guarantee].proved]
             bands += [{"source": "in the loop", "model": name, **band._asdict()} for band in by_band(pooled)]
     for name, means in residuals_of_fits(world, steps=max(rounds, 100), seed=max(which) + 1).items():
         bands += [{"source": "random loads", "model": name, **band._asdict()} for band in means]
@@ -212,20 +214,20 @@ def _looks(rows: Rows) -> dict[str, dict[str, Any]]:
 
 
 def _violations(panel: Any, rows: Rows, looks: dict[str, Any]) -> None:
-    """Violations under a promise so far, one line per seed, compared with what the risk allows; ✕ is an alarm."""
+    """Violations under a guarantee so far, one line per seed, compared with what the risk allows; ✕ is an alarm."""
     for name, look in looks.items():
         for number, seed in enumerate(sorted({row["seed"] for row in rows})):
             mine = [row for row in rows if row["series"] == name and row["seed"] == seed]
             label = name if number == 0 else None
             style = {"color": look["color"], "linestyle": look["linestyle"], "linewidth": 1.1}
-            panel.plot(*columns(mine, ("round", "promised_violations")), label=label, **style)
+            panel.plot(*columns(mine, ("round", "guaranteed_violations")), label=label, **style)
             if mine[-1]["alarm_round"] != "":
-                panel.plot(mine[-1]["alarm_round"], mine[-1]["promised_violations"], "x", color=look["color"])
+                panel.plot(mine[-1]["alarm_round"], mine[-1]["guaranteed_violations"], "x", color=look["color"])
     last = max(row["round"] for row in rows)
     panel.plot([0, last], [0, rows[0]["risk"] * last], color="grey", linestyle="--", linewidth=1)
     panel.text(last, rows[0]["risk"] * last, "what the risk allows", ha="right", va="bottom", fontsize=6.5, color="0.3")
     panel.set(xlabel="round", ylabel="costs over τ so far")
-    panel.set_title("violations under a promise; ✕: alarm", fontsize=8)
+    panel.set_title("violations under a guarantee; ✕: alarm", fontsize=8)
 
 
 def _rewards(panel: Any, rows: Rows, looks: dict[str, Any]) -> None:
@@ -263,12 +265,14 @@ def table(folder: Path) -> list[Table | str]:
     lines = []
     for row in rows:
         over = "–" if row["violation_rate"] is None else "{violation_rate:.4f}"
-        forms = ("{series}", "{promised_rounds:.0f}", over, "{mean_reward:.3f}", "{largest_true_cost:.2f}")
+        forms = ("{series}", "{guaranteed_rounds:.0f}", over, "{mean_reward:.3f}", "{largest_true_cost:.2f}")
         lines.append([*cells(row, forms), *_stops(row)])
     title = f"A battery in the loop ({len(settings['seeds'])} seeds × {settings['rounds']} rounds)"
     return [
-        Table(title, ["agent", "promised rounds", "over τ", "reward", "hottest", "noise_broken at", "alarm at"], lines),
-        f"Promised: over τ in at most {RISK:g} of the rounds; counted where a promise was given.\n"
+        Table(
+            title, ["agent", "guaranteed rounds", "over τ", "reward", "hottest", "noise_broken at", "alarm at"], lines
+        ),
+        f"Guaranteed: over τ in at most {RISK:g} of the rounds; counted where a guarantee was given.\n"
         "Costs are in units of 10 °C above ambient, τ = 0.3. docs/battery.md says which assumptions fail here.\n"
         "An agent whose noise is larger than stated (noise_broken) is resumed at once, to see what follows.",
     ]

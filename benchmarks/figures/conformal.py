@@ -1,4 +1,4 @@
-"""Reward against violations in every world: what each promise costs, and where it does not hold.
+"""Reward against violations in every world: what each guarantee costs, and where it does not hold.
 
 τ = 0.5, d = 5, a total risk of 0.05 per round for every policy: δ + δ′ for the certified ones, δ for HP-Conformal.
 Reward is a share of the reward of an all-knowing policy: it knows θ*, μ* and the exact noise quantile at 0.05.
@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from safedial.io import Advance, Bar, no_bar, read_rows
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec
 from safedial.paper.experiment import Experiment, Found, Rounds, Seeds, Table, cell_or_dash, cells
 from safedial.paper.table1 import UNIT
 from safedial.policies import make_policy
 from safedial.simulation.linear_world import LinearWorld
-from safedial.simulation.results import promise_holds
+from safedial.simulation.results import guarantee_holds
 from safedial.simulation.run import Simulation, simulate
 from safedial.stats import as_seeds, violation_interval
 from safedial.tools.pages import COLOURS, MARKERS, legend_below, new_figure, point, save
@@ -45,10 +45,10 @@ RAREST = 1e-3
 """The left edge: smaller rates, including 0, are drawn there."""
 
 
-def conformal_spec(promise: str) -> SafetySpec:
-    """The same risk for every promise."""
-    if PROMISES[promise].exchangeable:
-        return SafetySpec(threshold=0.5, violation_risk=RISK, promise="conformal", **UNIT)
+def conformal_spec(guarantee: str) -> SafetySpec:
+    """The same risk for every guarantee."""
+    if GUARANTEES[guarantee].exchangeable:
+        return SafetySpec(threshold=0.5, violation_risk=RISK, guarantee="conformal", **UNIT)
     return SafetySpec(threshold=0.5, total_risk=RISK, **UNIT)
 
 
@@ -58,7 +58,7 @@ def conformal_rows(*, seeds: list[int], rounds: int, progress: Advance | None = 
         world = LinearWorld(dim=DIM, **settings)
         for series, (name, options) in SERIES.items():
             policy = make_policy(name, **options)
-            spec = conformal_spec(policy.promise)
+            spec = conformal_spec(policy.guarantee)
             run = simulate(policy, world, spec, rounds=rounds, seeds=seeds, progress=progress)
             yield {
                 "world": place,
@@ -68,7 +68,7 @@ def conformal_rows(*, seeds: list[int], rounds: int, progress: Advance | None = 
                 "seeds": len(seeds),
                 "rounds": rounds,
                 "risk": RISK,
-                "promise_holds": promise_holds(policy, world, spec),
+                "guarantee_holds": guarantee_holds(policy, world, spec),
                 **_measured(run),
             }
 
@@ -89,7 +89,7 @@ def _measured(run: Simulation) -> dict[str, Any]:
 
 
 def run(folder: Path, *, seeds: Seeds = 5, rounds: Rounds = 10_000, bar: Bar = no_bar) -> Found:
-    """Compare reward and violations in six worlds: what each promise costs, and where it does not hold."""
+    """Compare reward and violations in six worlds: what each guarantee costs, and where it does not hold."""
     which = as_seeds(seeds)
     with bar(f"Six worlds, {len(which)} seeds", len(WORLDS) * len(SERIES) * rounds) as advance:
         rows = list(conformal_rows(seeds=which, rounds=rounds, progress=advance))
@@ -98,7 +98,7 @@ def run(folder: Path, *, seeds: Seeds = 5, rounds: Rounds = 10_000, bar: Bar = n
 
 
 def draw(folder: Path) -> list[Path]:
-    """`conformal.png` from `conformal.csv`. Filled: the policy's promise holds in that world; hollow: it does not."""
+    """`conformal.png` from `conformal.csv`. Filled: the policy's guarantee holds in that world; hollow: it does not."""
     rows = read_rows(folder / "conformal.csv")
     worlds = list(dict.fromkeys(row["world"] for row in rows))
     series = list(dict.fromkeys(row["series"] for row in rows))
@@ -117,11 +117,11 @@ def draw(folder: Path) -> list[Path]:
         if place >= len(worlds) - 2:
             panel.set_xlabel("full doses with cost > τ")
     axes[0].text(
-        rows[0]["risk"] * 0.85, 3.1, f"promise {rows[0]['risk']:.0%}", ha="right", va="top", fontsize=7, color="0.3"
+        rows[0]["risk"] * 0.85, 3.1, f"guarantee {rows[0]['risk']:.0%}", ha="right", va="top", fontsize=7, color="0.3"
     )
     handles, labels = axes[0].get_legend_handles_labels()
     ordered = [handles[labels.index(name)] for name in series]
-    words = "filled: the policy's promise holds in this world; hollow: it does not"
+    words = "filled: the policy's guarantee holds in this world; hollow: it does not"
     legend_below(figure, ordered, series).set_title(words, prop={"size": 7})
     return [save(figure, folder / "conformal.png")]
 
@@ -129,7 +129,7 @@ def draw(folder: Path) -> list[Path]:
 def _point(panel: Any, row: dict[str, Any]) -> None:
     look = {"marker": MARKERS[row["policy"]], "markersize": 6, "label": row["series"]}
     at = max(row["full_dose_violation_rate"], RAREST), row["reward_share"]
-    point(panel, at, COLOURS[row["policy"]], look, filled=row["promise_holds"])
+    point(panel, at, COLOURS[row["policy"]], look, filled=row["guarantee_holds"])
 
 
 def table(folder: Path) -> list[Table | str]:
@@ -139,10 +139,10 @@ def table(folder: Path) -> list[Table | str]:
         forms = ("{world}", "{series}", "{reward_share:.1%}", cell_or_dash(row, "attainable_share", ".1%"))
         forms = (*forms, "{full_dose_violation_rate:.3%}", "{violation_rate:.3%}")
         alarms = "{alarmed_seeds:.0f} of {seeds:.0f}" if make_policy(row["policy"]).alarmed else ""
-        lines.append(cells(row, (*forms, "yes" if row["promise_holds"] else "no", alarms)))
+        lines.append(cells(row, (*forms, "yes" if row["guarantee_holds"] else "no", alarms)))
     heads = ["world", "policy", "reward share", "of the attainable", "violations, full doses", "violations"]
     title = f"Six worlds, d = {rows[0]['dim']:.0f}, τ = 0.5, risk {rows[0]['risk']:.0%} per round"
-    return [Table(title, [*heads, "promise holds", "alarms"], lines)]
+    return [Table(title, [*heads, "guarantee holds", "alarms"], lines)]
 
 
 EXPERIMENT = Experiment(name="conformal", run=run, draw=draw, table=table)

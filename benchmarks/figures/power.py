@@ -7,8 +7,8 @@
 | late | 10 and 5 | .02 | 1 | 10⁴ |
 
 τ = .5, δ′ = .01, Gaussian noise, S = L = 1. Reward is a share of the exact clairvoyant's, who knows both means and the
-noise's quantile at δ, and of the attainable (`simulation.attainable`). Only policies with the same promise are compared
-in one panel. All start at the dose that the constants certify for the first round.
+noise's quantile at δ, and of the attainable (`simulation.attainable`). Only policies with the same guarantee are
+compared in one panel. All start at the dose that the constants certify for the first round.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ SMALL_MARKS = (50, 100, 200, 500, 1000)
 LONG_MARKS = (2000, 5000, 10_000, 20_000, 50_000, 100_000)
 LATE = 10_000
 PER_ROUND, TOLERANCE, CERTIFIED = "per round", "given the past, per round", "given the past"
-PROMISED = {
+GUARANTEED = {
     PER_ROUND: "P(C > τ) ≤ δ in each round, over the past rounds too",
     CERTIFIED: "P(C > τ given the past) ≤ δ in all rounds, with probability 1 − δ′",
 }
-"""The panels of the picture. Tables have one more promise, `TOLERANCE`: given the past, each round by itself."""
+"""The panels of the picture. Tables have one more guarantee, `TOLERANCE`: given the past, each round by itself."""
 ATTAINABLE = "attainable"
 SLOW = ("HP-Conformal, lean", "HP-Conformal")
 """A decision takes time in proportion to the rounds: not in the picture's long part."""
@@ -76,16 +76,16 @@ def parts(seeds: int, rounds: int) -> list[Part]:
 
 
 def series(part: Part) -> dict[str, tuple[str, Policy, dict[str, Any]]]:
-    """Label → (promise, policy, changes of the spec), as tables list them: by promise, what earns most first."""
-    tight, marginal = hp_probe(radius="self-normalised", probe=0.001), {"promise": "conformal"}
+    """Label → (guarantee, policy, changes of the spec), as tables list them: by guarantee, what earns most first."""
+    tight, marginal = hp_probe(radius="self-normalised", probe=0.001), {"guarantee": "conformal"}
     lean: dict[str, Any] = {"groups": "none", "probe": 0.001}
     return {
         "HP-Student": (PER_ROUND, hp_student(), {}),
         "HP-Conformal, lean": (PER_ROUND, hp_conformal(**lean), marginal),
         "HP-Conformal": (PER_ROUND, hp_conformal(), marginal),
-        "HP-Student, tolerance": (TOLERANCE, hp_student(promise="tolerance"), {}),
+        "HP-Student, tolerance": (TOLERANCE, hp_student(guarantee="tolerance"), {}),
         "HP-Probe, tight, Gaussian": (CERTIFIED, tight, {"margin": "gaussian"}),
-        "HP-Student, anytime": (CERTIFIED, hp_student(promise="anytime"), {}),
+        "HP-Student, anytime": (CERTIFIED, hp_student(guarantee="anytime"), {}),
         "HP-Probe, tight": (CERTIFIED, tight, {}),
         "HP-Probe": (CERTIFIED, hp_probe(), {}),
         "HP-UCB": (CERTIFIED, hp_ucb(), {}),
@@ -183,10 +183,10 @@ LOOKS = {
 
 
 def draw(folder: Path) -> list[Path]:
-    """`power.png` from `power.csv`: share against rounds at d = 5, δ = .05, noise 1; a panel for each promise."""
+    """`power.png` from `power.csv`: share against rounds at d = 5, δ = .05, noise 1; a panel for each guarantee."""
     rows = [row for row in read_rows(folder / "power.csv") if (row["dim"], row["risk"], row["noise"]) == (5, 0.05, 1)]
     figure, panels = new_figure(columns=2, height=4.2, sharey=True)
-    for panel, name in zip(panels, PROMISED, strict=True):
+    for panel, name in zip(panels, GUARANTEED, strict=True):
         for label, (colour, dash, marker) in LOOKS.items():
             line = [row for row in rows if row["series"] == label and row["panel"] in (name, "")]
             if line:
@@ -195,7 +195,7 @@ def draw(folder: Path) -> list[Path]:
                 panel.plot(*columns(line, ("rounds", "reward_share")), **look, label=label)
         panel.set(xscale="log", ylim=(0.0, 1.03), xlabel="rounds T")
         panel.legend(fontsize=7, frameon=False, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.15))
-        title(panel, PROMISED[name].replace(" in ", "\nin ", 1))
+        title(panel, GUARANTEED[name].replace(" in ", "\nin ", 1))
     panels[0].set_ylabel("reward, share of the exact clairvoyant's")
     return [save(figure, folder / "power.png")]
 
@@ -212,9 +212,9 @@ def table(folder: Path) -> list[Table | str]:
             lines.setdefault(row["series"], {})[row["rounds"]] = f"{row['reward_share']:.3f}{beside}"
         many = f"{seeds:g} seed" + "s" * (seeds != 1)
         name = f"Share of the exact clairvoyant (of the attainable), d = {dim:g}, δ = {risk:g}, noise {noise:g}, {many}"
-        heads = ["policy", "promise", *(f"T = {mark:g}" for mark in marks)]
-        promises = {row["series"]: row["panel"] for row in here}
-        cells = [[label, promises[label], *(line.get(mark, "") for mark in marks)] for label, line in lines.items()]
+        heads = ["policy", "guarantee", *(f"T = {mark:g}" for mark in marks)]
+        guarantees = {row["series"]: row["panel"] for row in here}
+        cells = [[label, guarantees[label], *(line.get(mark, "") for mark in marks)] for label, line in lines.items()]
         found.append(Table(name, heads, cells))
     return found
 

@@ -23,7 +23,7 @@ from safedial.paper.experiment import Experiment, Found, OwnSeeds, Rows, Table, 
 from safedial.paper.table1 import UNIT
 from safedial.policies import Policy, make_policy
 from safedial.simulation.linear_world import LinearWorld
-from safedial.simulation.results import promise_holds
+from safedial.simulation.results import guarantee_holds
 from safedial.simulation.run import Simulation, simulate
 from safedial.simulation.world import NOISES
 from safedial.stats import as_seeds, violation_interval
@@ -71,7 +71,7 @@ def share_rows(*, seeds: list[int], rounds: int, progress: Advance | None = None
             "reward_share": _share(run),
             "attainable_share": run.attainable_share,
             "violation_rate": float(run.violations.mean() / rounds),
-            "promised_risk": spec.promised_risk,
+            "guaranteed_risk": spec.guaranteed_risk,
         }
 
 
@@ -115,11 +115,11 @@ def broken_rows(*, seeds: list[int], rounds: int, progress: Advance | None = Non
             yield {
                 "margin": margin,
                 "noise": noise,
-                "holds": promise_holds(policy, world, spec),
+                "holds": guarantee_holds(policy, world, spec),
                 "full_dose_violation_rate": float(run.full_dose_violations.sum() / run.full_dose_rounds.sum()),
                 "ci_low": low,
                 "ci_high": high,
-                "promised_risk": spec.promised_risk,
+                "guaranteed_risk": spec.guaranteed_risk,
                 "violation_risk": spec.violation_risk,
             }
 
@@ -207,7 +207,7 @@ def table(folder: Path) -> list[Table | str]:
     """A table for each part; for the overstated constant, a sentence for each radius."""
     rows, settings = _read(folder), read_provenance(folder, "toolkit")["settings"]
     size = f"d = {settings['dim']}, {len(settings['seeds'])} seeds × {settings['rounds']} rounds"
-    forms = ("{series}", "{reward_share:.4f}"), ("{violation_rate:.5f}", "{promised_risk:g}")
+    forms = ("{series}", "{reward_share:.4f}"), ("{violation_rate:.5f}", "{guaranteed_risk:g}")
     shares = [
         cells(row, (*forms[0], cell_or_dash(row, "attainable_share", ".4f"), *forms[1])) for row in rows["shares"]
     ]
@@ -221,7 +221,7 @@ def table(folder: Path) -> list[Table | str]:
         rates.setdefault(row["noise"], []).append(f"{row['full_dose_violation_rate']:.4f}{broken}")
     margins = list(dict.fromkeys(row["margin"] for row in rows["broken"]))
     over = "Full doses over τ at δ = 0.01 (!: the margin's assumption is broken)"
-    heads = ["radius, margin", "share", "of the attainable", "over τ", "promised"]
+    heads = ["radius, margin", "share", "of the attainable", "over τ", "guaranteed"]
     return [
         Table(f"Reward, share of the clairvoyant's ({size})", heads, shares),
         *losses,

@@ -33,7 +33,7 @@ for name, run in runs.items():
     left.fill_between(run.checkpoints, *(100 * np.quantile(rate, (0.1, 0.9), axis=1)), color=colours[name], alpha=0.2)
     right.plot(run.checkpoints, 100 * share, color=colours[name], label=names[name])
 left.axhline(5, color="black", linewidth=1)
-left.annotate("promised: at most 5 %", (3000, 5), xytext=(0, 3), textcoords="offset points", ha="right", va="bottom")
+left.annotate("guaranteed: at most 5 %", (3000, 5), xytext=(0, 3), textcoords="offset points", ha="right", va="bottom")
 left.set(xlabel="round", ylabel="rounds above the threshold, %", ylim=(0, None), title="How often the cost exceeds")
 right.set(xlabel="round", ylabel="reward, % of an all-knowing safe policy's", ylim=(0, None), title="What is earned")
 left.legend(frameon=False)
@@ -41,7 +41,7 @@ plt.show()
 
 # %%
 # The shaded bands hold eight of ten worlds. Bounding the expected cost earns more, because it takes a risk that was
-# not allowed. The promise of HP-Probe is that in every single round the chance of a cost above the threshold is at
+# not allowed. The guarantee of HP-Probe is that in every single round the chance of a cost above the threshold is at
 # most 5 %, if the model is linear and the stated constants are true. Its guarantee must also hold for the worst noise
 # that these constants allow, so it stays well below 5 % here.
 

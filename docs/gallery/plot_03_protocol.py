@@ -12,7 +12,7 @@ import numpy as np
 
 from safedial import Agent, Dial, Features, SafetySpec, growth, make_policy
 
-spec = SafetySpec(threshold=70, violation_risk=0.05, promise="bracket")
+spec = SafetySpec(threshold=70, violation_risk=0.05, guarantee="bracket")
 policy = make_policy(
     "hp_shield", base="rule", growth=growth.additive(4, "steepest"), direction="below", start_scale=0.25
 )
@@ -62,7 +62,7 @@ plt.show()
 
 # %%
 # The steps are those of the count rule: it looks at the latest rounds and asks at which scale at most one in 20 of
-# them would have fallen below 70. Where too many of them might have, it goes back, and the promise holds at every
+# them would have fallen below 70. Where too many of them might have, it goes back, and the guarantee holds at every
 # step.
 
 print(agent.decide({"rule": 6.0, "steepest": 48.0}).explain())

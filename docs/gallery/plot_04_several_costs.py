@@ -1,9 +1,9 @@
 """
-Several costs, one promise
+Several costs, one guarantee
 ==========================
 
 A dose may be limited by more than one measurement. Here a trough must stay at or below 20 mg/l and the exposure over
-a day (AUC) at or below 600 mg·h/l. The promise is about both together: the chance that *any* of them exceeds is at
+a day (AUC) at or below 600 mg·h/l. The guarantee is about both together: the chance that *any* of them exceeds is at
 most 5 %. Nothing is split between them.
 """
 
@@ -16,7 +16,7 @@ costs = {
     "trough": Cost(threshold=20, growth=growth.relative(0.7, 1.4, floor=0.5), unit="mg/l"),
     "auc": Cost(threshold=600, growth=growth.relative(1, 1, floor=0), unit="mg·h/l"),
 }
-spec = SafetySpec(promise="bracket", costs=costs, violation_risk=0.05)
+spec = SafetySpec(guarantee="bracket", costs=costs, violation_risk=0.05)
 
 # %%
 # Patients whose trough and AUC vary together, but not exactly. Each outcome brings both numbers.

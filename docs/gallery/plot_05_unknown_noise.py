@@ -2,8 +2,8 @@
 Noise that nobody can describe
 ==============================
 
-HP-Probe needs to be told how large and of which kind the noise is. If that is false, its promise is void. HP-
-Conformal is told nothing: it compares each round with earlier ones, and its promise holds for any noise if rounds are
+HP-Probe needs to be told how large and of which kind the noise is. If that is false, its guarantee is void. HP-
+Conformal is told nothing: it compares each round with earlier ones, and its guarantee holds for any noise if rounds are
 exchangeable, that is, if their order tells nothing.
 """
 
@@ -17,7 +17,7 @@ from safedial import LinearWorld, SafetySpec, make_policy, simulate
 
 constants = {"reward_noise": 1, "cost_noise": 1, "coefficient_bound": 1, "context_bound": 1}
 gaussian = SafetySpec(threshold=0.5, violation_risk=0.018, estimation_risk=0.002, margin="gaussian", **constants)
-conformal = SafetySpec(threshold=0.5, violation_risk=0.02, promise="conformal", **constants)
+conformal = SafetySpec(threshold=0.5, violation_risk=0.02, guarantee="conformal", **constants)
 policies = {
     "HP-Probe, told that noise is Gaussian": ("hp_probe", gaussian, "#E69F00"),
     "HP-Conformal, told nothing": (make_policy("hp_conformal", start_dose=0.05), conformal, "#0072B2"),
@@ -50,7 +50,7 @@ for offset, (name, (policy, stated, colour)) in zip((-0.2, 0.2), policies.items(
     error = 2.57 * rates.std(axis=1, ddof=1) / np.sqrt(rates.shape[1])
     panel.bar(places + offset, rates.mean(axis=1), 0.38, yerr=error, color=colour, capsize=3, label=name)
 panel.axhline(2, color="black", linewidth=1)
-panel.annotate("promised: at most 2 %", (4.4, 2), xytext=(0, 3), textcoords="offset points", ha="right", va="bottom")
+panel.annotate("guaranteed: at most 2 %", (4.4, 2), xytext=(0, 3), textcoords="offset points", ha="right", va="bottom")
 panel.set_xticks(places, noises.values())
 panel.set(
     ylabel="full doses above the threshold, %",
@@ -62,5 +62,5 @@ panel.legend(frameon=False, loc="upper left", ncols=2)
 plt.show()
 
 # %%
-# HP-Probe keeps its promise where it was told the truth and breaks it under skewed noise. HP-Conformal stays at the
-# promised rate for each kind. The price: it needs exchangeable rounds, and a start dose that somebody declares safe.
+# HP-Probe keeps its guarantee where it was told the truth and breaks it under skewed noise. HP-Conformal stays at the
+# guaranteed rate for each kind. The price: it needs exchangeable rounds, and a start dose that somebody declares safe.

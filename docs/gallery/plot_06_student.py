@@ -16,8 +16,8 @@ from safedial import LinearWorld, SafetySpec, make_policy, simulate
 
 constants = {"reward_noise": 0.3, "cost_noise": 0.3, "coefficient_bound": 1, "context_bound": 1}
 risks = {"threshold": 0.5, "violation_risk": 0.05}
-student = SafetySpec(**risks, **constants, promise="student")
-conformal = SafetySpec(**risks, **constants, promise="conformal")
+student = SafetySpec(**risks, **constants, guarantee="student")
+conformal = SafetySpec(**risks, **constants, guarantee="conformal")
 certified = SafetySpec(**risks, **constants, estimation_risk=0.01)
 runs = {
     "HP-Student: Gaussian noise, size unknown": (make_policy("hp_student", start_dose=0.05), student),
@@ -51,5 +51,5 @@ figure.legend(frameon=False, fontsize=9, loc="outside lower center")
 plt.show()
 
 # %%
-# Each line rests on another assumption. Where it is false, the promise is void: choose the line that you can vouch
+# Each line rests on another assumption. Where it is false, the guarantee is void: choose the line that you can vouch
 # for.

@@ -16,7 +16,7 @@ from safedial import Agent, Dial, Dose, Features, SafetySpec, identity, power
 # Physics gives the dose curves: charge is proportional to the current, heat to its square. The noise is Gaussian, of
 # unknown size, so the policy is HP-Student. A tenth of the largest current is declared safe for every cell.
 
-spec = SafetySpec(threshold=12, violation_risk=0.02, promise="student")
+spec = SafetySpec(threshold=12, violation_risk=0.02, guarantee="student")
 features = Features(names=("age", "temperature"), center=(0.5, 25), scale=(0.5, 15), intercept=True)
 agent = Agent(
     3,

@@ -15,7 +15,7 @@ from safedial import Agent, Dial, Features, SafetySpec, growth, make_policy
 # %%
 # The usual bid for the day comes from a rule (the feature ``usual``). Half of it has never been too much.
 
-spec = SafetySpec(threshold=1000, violation_risk=0.05, promise="bracket")
+spec = SafetySpec(threshold=1000, violation_risk=0.05, guarantee="bracket")
 bracket = growth.relative(0.5, 3.0, floor=50)
 policy = make_policy("hp_shield", base="usual", growth=bracket, start_scale=0.5)
 agent = Agent(1, spec, policy=policy, dial=Dial(high=10, unit="EUR"), features=Features(names=("usual",)))
@@ -57,4 +57,4 @@ right.set(xlabel="day", ylabel="bid ÷ usual bid", ylim=(0, None), title="The bi
 plt.show()
 
 # %%
-# A wide bracket is safe and costs some spend; a narrow one that is false would cost the promise.
+# A wide bracket is safe and costs some spend; a narrow one that is false would cost the guarantee.

@@ -2,8 +2,8 @@
 Something changed: the monitor
 ==============================
 
-Every promise rests on assumptions, and the world may leave them. An ``Agent`` watches its own outcomes. It bets
-against the promise, round by round, with odds that are fair while the promise holds. Another bet is against the
+Every guarantee rests on assumptions, and the world may leave them. An ``Agent`` watches its own outcomes. It bets
+against the guarantee, round by round, with odds that are fair while the guarantee holds. Another bet is against the
 stated noise. Evidence of 100 stops the agent: it advises its fallback until a person resumes it. While every
 assumption holds, each bet stops it falsely with probability at most 1 % plus twice the estimation risk, over all
 time.
@@ -53,7 +53,7 @@ above.set(ylabel="realized cost", ylim=(-0.02, None), title="Costs, and the fall
 below.semilogy(numbers, np.maximum(evidence, 1e-3), color="#CC79A7")
 below.axhline(100, color="black", linewidth=1)
 below.annotate("stop", (1, 100), xytext=(0, 3), textcoords="offset points", va="bottom")
-below.set(xlabel="round", ylabel="evidence", title="Evidence against the promise or the stated noise")
+below.set(xlabel="round", ylabel="evidence", title="Evidence against the guarantee or the stated noise")
 for panel in (above, below):
     panel.axvline(300, color="grey", linestyle="--", linewidth=1)
     if stopped_at:

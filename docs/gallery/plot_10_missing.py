@@ -13,7 +13,7 @@ import numpy as np
 
 from safedial import Agent, Features, SafetySpec, growth, make_policy
 
-spec = SafetySpec(threshold=20, violation_risk=0.05, promise="bracket")
+spec = SafetySpec(threshold=20, violation_risk=0.05, guarantee="bracket")
 ROUNDS = 400
 
 
@@ -60,6 +60,6 @@ figure.legend(frameon=False, loc="outside lower center", fontsize=9)
 plt.show()
 
 # %%
-# The promise of 5 % holds in all five. With a lag the dose climbs more slowly, because each step waits for its
+# The guarantee of 5 % holds in all five. With a lag the dose climbs more slowly, because each step waits for its
 # outcomes. Late outcomes without a stated lag, and missing ones that nobody vouches for, count as violations and keep
 # the dose low.

@@ -13,7 +13,7 @@ import numpy as np
 from safedial import Agent, Cost, Dial, Features, SafetySpec, growth, make_policy
 
 bracket = growth.relative(0.7, 1.4, floor=0.5)
-spec = SafetySpec(threshold=20, violation_risk=0.05, promise="bracket")
+spec = SafetySpec(threshold=20, violation_risk=0.05, guarantee="bracket")
 policy = make_policy("hp_shield", base="protocol", growth=bracket, start_scale=0.25)
 agent = Agent(1, spec, policy=policy, dial=Dial(high=6000, unit="mg"), features=Features(names=("protocol",)))
 

@@ -27,18 +27,18 @@ table = found.table
 names = [row["scenario"] for row in table]
 rates = 100 * np.array([row["violation_rate"] for row in table])
 shares = 100 * np.array([row["reward_share"] for row in table])
-colours = ["#0072B2" if row["promise_holds"] else "#D55E00" for row in table]
+colours = ["#0072B2" if row["guarantee_holds"] else "#D55E00" for row in table]
 plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False})
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4.2), sharey=True, layout="constrained")
 left.barh(names, rates, color=colours)
 left.axvline(5, color="black", linewidth=1)
-left.annotate("promise", (5, 0), xytext=(3, 0), textcoords="offset points", va="center")
+left.annotate("guarantee", (5, 0), xytext=(3, 0), textcoords="offset points", va="center")
 left.invert_yaxis()
 left.set(xlabel="rounds above the threshold, %", title="Violations")
 right.barh(names, shares, color=colours)
 right.set(xlabel="reward, % of an all-knowing policy's", title="Reward")
 handles = [plt.Rectangle((0, 0), 1, 1, color=colour) for colour in ("#0072B2", "#D55E00")]
-words = ["what is stated is true: the promise holds", "what is stated is false: nothing is promised"]
+words = ["what is stated is true: the guarantee holds", "what is stated is false: nothing is guaranteed"]
 figure.legend(handles, words, loc="outside lower center", ncols=2, frameon=False)
 plt.show()
 

@@ -45,7 +45,7 @@ figure.legend(loc="outside lower center", ncols=1, frameon=False)
 plt.show()
 
 # %%
-# The answer names the promise and what it rests on, and says what would have to be known for the policies that are
+# The answer names the guarantee and what it rests on, and says what would have to be known for the policies that are
 # not offered.
 
 rankings["knows: linear cost, Gaussian noise"]

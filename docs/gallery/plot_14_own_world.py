@@ -41,7 +41,7 @@ class LateCost(World):
 
 constants = {"reward_noise": 0.5, "cost_noise": 0.5, "coefficient_bound": 2, "context_bound": 1}
 certified = SafetySpec(threshold=0.5, total_risk=0.05, **constants)
-conformal = SafetySpec(threshold=0.5, violation_risk=0.05, promise="conformal", **constants)
+conformal = SafetySpec(threshold=0.5, violation_risk=0.05, guarantee="conformal", **constants)
 policies = {
     "HP-UCB": (make_policy("hp_ucb"), certified, "#E69F00"),
     "HP-Probe": (make_policy("hp_probe"), certified, "#009E73"),
@@ -83,6 +83,6 @@ right.set(ylabel="rounds above the threshold, %", ylim=(0, 6), title="Violations
 plt.show()
 
 # %%
-# In a world of your own nothing is proved, and the result says so: the bars are measurements, not promises.
+# In a world of your own nothing is proved, and the result says so: the bars are measurements, not guarantees.
 
 runs["HP-Probe"]

@@ -37,7 +37,7 @@ for row, colour in zip(found.table(), colours, strict=True):
     place = (5, -13 if row["policy"] == "hp_ucb" else 5)
     panel.annotate(row["policy"], (rate, 100 * row["share"]), xytext=place, textcoords="offset points", color=colour)
 panel.axvline(5, color="black", linewidth=1)
-panel.annotate("promise: 5 %", (5, 100), xytext=(4, 0), textcoords="offset points", va="top")
+panel.annotate("guarantee: 5 %", (5, 100), xytext=(4, 0), textcoords="offset points", va="top")
 panel.set(
     xlabel="rounds above the threshold, %",
     ylabel="reward, % of the best in hindsight",

@@ -34,20 +34,20 @@ for (threshold, run), colour in zip(runs.items(), ("#D55E00", "#0072B2", "#009E7
     left.semilogx(100 * risks, run.reward.mean(axis=1) / 1000, "o-", color=colour, label=f"threshold {threshold:g}")
     rate = np.maximum(run.violations.mean(axis=1) / 1000, 1e-5)
     right.loglog(100 * risks, 100 * rate, "o-", color=colour, label=f"threshold {threshold:g}")
-right.loglog(100 * risks, 100 * (risks + 0.01), color="black", label="promised: risk + 1 %")
+right.loglog(100 * risks, 100 * (risks + 0.01), color="black", label="guaranteed: risk + 1 %")
 left.set(
     xlabel="stated risk per round, %", ylabel="mean reward per round", ylim=(0, None), title="A smaller risk earns less"
 )
 right.set(
     xlabel="stated risk per round, %",
     ylabel="rounds above the threshold, %",
-    title="The promise is kept for every risk",
+    title="The guarantee is kept for every risk",
 )
 left.legend(frameon=False)
 right.legend(frameon=False, fontsize=9)
 plt.show()
 
 # %%
-# The promise must hold for the worst noise that the stated constants allow; Gaussian noise, as simulated here, is
+# The guarantee must hold for the worst noise that the stated constants allow; Gaussian noise, as simulated here, is
 # kinder. That gap is the price of the assumption. ``margin="gaussian"`` or ``hp_student`` close it for those who can
 # vouch for Gaussian noise.

@@ -1,4 +1,4 @@
-"""safedial: turn one dial for each context, with a promise on the realized cost in every round.
+"""safedial: turn one dial for each context, with a guarantee on the realized cost in every round.
 
 The public names. Each is imported on first use, so that `import safedial` and the command line start quickly.
 """

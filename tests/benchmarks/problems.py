@@ -57,7 +57,7 @@ def one_feature(risk=0.05):
 def solved(policy, rounds, seeds=2, world=None):
     """(share of the clairvoyant's reward, share of excesses) of a policy in the world of one feature."""
     found = play(world or one_feature(), policy, list(range(seeds)), rounds=rounds, risk=0.05)
-    return sum(found["value"]) / sum(found["clairvoyant"]), sum(found["excesses"]) / rounds / seeds
+    return sum(found["value"]) / sum(found["clairvoyant"]), sum(found["violations"]) / rounds / seeds
 
 
 PATIENT = "male,White,60 - 69,178,80,0.0,,,,2.5,1.0,{need},2.6,0.0,{gene},*1/*1"

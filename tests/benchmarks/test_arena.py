@@ -32,7 +32,7 @@ def test_the_preset_gives_the_regret_of_a_simulation(policy, options):
     spec = SafetySpec(threshold=0.5, violation_risk=0.01, estimation_risk=0.01, **UNIT)
     same = simulate(make_policy(**options), LinearWorld(dim=10), spec, rounds=60, seeds=2)
     np.testing.assert_allclose(np.subtract(found["clairvoyant"], found["value"]), same.regret[0], rtol=1e-6)
-    np.testing.assert_array_equal(found["excesses"], same.violations[0])
+    np.testing.assert_array_equal(found["violations"], same.violations[0])
 
 
 @pytest.mark.parametrize("policy", [*OURS])

@@ -46,7 +46,7 @@ def test_a_certified_agent_in_the_loop_is_certified_and_its_residuals_are_its_ow
     told = []
     played = run_loop(agent, BatteryWorld(), 80, 0, carry_over=True, progress=told.append)
     assert sum(told) == 80
-    assert all(each.promise == "certified" for each in played)
+    assert all(each.guarantee == "certified" for each in played)
     assert not played[0].predicted
     assert played[0].residual == played[0].cost
     assert alarm_round(played) is None

@@ -10,12 +10,12 @@ from safedial.io import read_rows
 from tests.program import run
 
 
-def test_every_world_has_every_policy_and_says_where_its_promise_holds(tmp_path):
+def test_every_world_has_every_policy_and_says_where_its_guarantee_holds(tmp_path):
     done = run("conformal", "--seeds", "2", "--rounds", "120", "--out", tmp_path, program=app)
     assert done.returncode == 0, done.stderr
     rows = read_rows(tmp_path / "conformal.csv")
     assert len(rows) == 6 * 6
-    holds = {(row["world"], row["policy"]): row["promise_holds"] for row in rows}
+    holds = {(row["world"], row["policy"]): row["guarantee_holds"] for row in rows}
     assert holds["Gaussian noise", "hp_ucb"]
     assert not holds["Student-t(3) noise", "hp_ucb"]
     assert holds["Student-t(3) noise", "hp_conformal"]
@@ -33,7 +33,7 @@ def test_the_closed_loop_is_written_drawn_and_summarised(tmp_path):
     assert {file.rsplit("/", 1)[1] for file in told["files"]} == {path.name for path in tmp_path.iterdir()}
     assert len(told["rows"]) == len({row["series"] for row in told["rows"]}) == 8
     certified = [row for row in told["rows"] if "Conformal" not in row["series"]]
-    assert all(row["promised_rounds"] == 60 and row["violation_rate"] == 0.0 for row in certified)
+    assert all(row["guaranteed_rounds"] == 60 and row["violation_rate"] == 0.0 for row in certified)
     bands = read_rows(tmp_path / "closed_loop_residuals.csv")
     spread = {row["model"]: 0.0 for row in bands if row["source"] == "random loads"}
     for row in bands:

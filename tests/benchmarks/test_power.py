@@ -28,7 +28,7 @@ def test_everything_is_written_and_an_interrupted_run_goes_on(tmp_path):
     said, rows = json.loads(done.stdout), read_rows(tmp_path / "power.csv")
     assert len(said["rows"]) == len(rows) == 4 * (len(series(parts(2, 50)[0])) + 1)
     assert (tmp_path / "power.png").exists()
-    assert [each.columns for each in table(tmp_path)] == [["policy", "promise", "T = 50"]] * 4
+    assert [each.columns for each in table(tmp_path)] == [["policy", "guarantee", "T = 50"]] * 4
     (tmp_path / "power.provenance.json").unlink()
     write_rows(tmp_path / "power.csv", [rows[1] | {"reward_share": 0.125}, *rows[2:-1]])
     run_and_draw([EXPERIMENT], tmp_path, {"seeds": 2, "rounds": 50})

@@ -65,7 +65,7 @@ def test_checks_says_how_often_each_catches_its_fault():
     found = bench_checks(1)
     assert found["caught"]["a sine mean"]["caught"] == 1.0
     assert found["false_flags"] == 0.0
-    assert "promised: at most 0.05" in run("checks", "--runs", "1", program=bench).stdout
+    assert "guaranteed: at most 0.05" in run("checks", "--runs", "1", program=bench).stdout
 
 
 def test_monitor_prints_both_figures():

@@ -1,4 +1,4 @@
-"""`python -m benchmarks replay` says what it promises to say; the picture is drawn from written data."""
+"""`python -m benchmarks replay` says what it guarantees to say; the picture is drawn from written data."""
 
 import json
 
@@ -25,7 +25,7 @@ KEYS = [
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_the_command_prints_one_object_with_the_promised_keys(dtype):
+def test_the_command_prints_one_object_with_the_guaranteed_keys(dtype):
     words = ["replay", "--dim", "16", "--rounds", "200", "--engine", "all", "--dtype", dtype, "--json"]
     ran = CliRunner().invoke(bench, words)
     report = json.loads(ran.stdout)

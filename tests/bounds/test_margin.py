@@ -22,7 +22,7 @@ def test_the_gaussian_margin_is_the_normal_quantile_and_never_above_the_subgauss
 
 
 def test_the_gaussian_margin_spends_the_joint_risk_and_broadcasts():
-    joint = make_spec(margin="gaussian", promise="joint")
+    joint = make_spec(margin="gaussian", guarantee="joint")
     rounds = np.array([1.0, 5.0])
     np.testing.assert_allclose(tail_factor(joint, rounds), norm.isf(round_risk(joint, rounds)), rtol=1e-13)
     grid = make_spec(margin="gaussian", violation_risk=[0.01, 0.1])
@@ -59,10 +59,10 @@ def test_cantelli_is_attained_by_two_points(risk):
     assert share == pytest.approx(risk)
 
 
-def test_what_is_learned_of_the_noise_adds_its_risk_to_the_promise():
-    assert make_spec(**BOUNDED).promised_risk == pytest.approx(0.02)
+def test_what_is_learned_of_the_noise_adds_its_risk_to_the_guarantee():
+    assert make_spec(**BOUNDED).guaranteed_risk == pytest.approx(0.02)
     learned = make_spec(**BOUNDED, margin_risk=0.005)
-    assert learned.promised_risk == pytest.approx(0.025)
+    assert learned.guaranteed_risk == pytest.approx(0.025)
     assert "variance" in margin_assumptions(learned)[1]
 
 

@@ -6,7 +6,7 @@ from scipy.stats import binomtest
 from safedial.bounds import monitor
 
 
-def test_the_evidence_is_a_martingale_at_the_promised_rate():
+def test_the_evidence_is_a_martingale_at_the_guaranteed_rate():
     risk = np.array([0.001, 0.05, 0.5])
     before = monitor.init((3,))
     hit, miss = monitor.update(before, np.ones(3), risk), monitor.update(before, np.zeros(3), risk)
@@ -26,7 +26,7 @@ def test_false_alarms_stay_at_their_level_at_any_time(count):
     np.testing.assert_array_equal(state.rounds, rounds)
 
 
-def test_a_rate_three_times_the_promise_is_caught_soon():
+def test_a_rate_three_times_the_guarantee_is_caught_soon():
     runs, risk = 500, 0.05
     rng = np.random.default_rng(2)
     state, caught = monitor.init((runs,)), np.full(runs, 10_000)

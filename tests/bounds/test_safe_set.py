@@ -94,8 +94,8 @@ def test_what_the_threshold_limits_decides_whether_the_sensor_has_a_margin():
     assert safe_set(0.2, dependent, round=1).intensity < safe_set(0.2, sensed, round=1).intensity
 
 
-def test_the_joint_promise_spends_its_risk_over_all_rounds():
-    joint = make_spec(promise="joint")
+def test_the_joint_guarantee_spends_its_risk_over_all_rounds():
+    joint = make_spec(guarantee="joint")
     rounds = np.arange(1.0, 100_001.0)
     assert round_risk(joint, rounds).sum() <= joint.violation_risk
     assert round_risk(joint, rounds).sum() == pytest.approx(joint.violation_risk, rel=1e-4)

@@ -177,17 +177,17 @@ WORLDS = {"relative": relative_world, "exact": exact_world, "additive": additive
 
 
 @pytest.mark.parametrize("world", WORLDS)
-def test_the_promise_holds_for_every_bracket(world):
+def test_the_guarantee_holds_for_every_bracket(world):
     excess, scales = play(WORLDS[world]())
     assert_kept(excess)
     assert np.median(scales[200]) > 0.3, "it acts"
 
 
-def test_the_promise_holds_with_a_measurement_error_that_does_not_shrink():
+def test_the_guarantee_holds_with_a_measurement_error_that_does_not_shrink():
     assert_kept(play(additive_world(error=0.3))[0])
 
 
-def test_the_promise_holds_with_two_costs_heavy_tails_missing_outcomes_and_a_nurse_who_foresees():
+def test_the_guarantee_holds_with_two_costs_heavy_tails_missing_outcomes_and_a_nurse_who_foresees():
     """20 % missing at random and vouched for; somebody who foresees an excess lowers half of those settings."""
     rng, world = np.random.default_rng(6), two_costs_world()
     gone, foresees = rng.random((ROUNDS, SEEDS)) < 0.2, rng.random((ROUNDS, SEEDS)) < 0.5
@@ -216,7 +216,7 @@ def binary_world(levels=None):
     )
 
 
-def test_the_promise_holds_for_costs_of_0_or_1_and_the_scale_rises():
+def test_the_guarantee_holds_for_costs_of_0_or_1_and_the_scale_rises():
     world = binary_world()
     bracket = world.costs["toxicity"].growth
     options = Options(risk=spread_risk(bracket, 0.2), least=SPREAD_RANK, step=1.25, climb=math.inf)
@@ -244,7 +244,7 @@ def unlowered(limit, base, range_):
     return range_.reach(limit) / base
 
 
-def test_on_a_floored_dial_the_bare_supremum_breaks_the_promise_and_the_rule_keeps_it():
+def test_on_a_floored_dial_the_bare_supremum_breaks_the_guarantee_and_the_rule_keeps_it():
     """Few bases, levels far apart: many rounds share one supremum, at which the next level is played."""
     levels = (0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
     world = relative_world(8, growth.relative(1, 1, floor=0), (1.0, 1.0), lambda base: Range(0.125, 4.0, levels))
@@ -255,7 +255,7 @@ def test_on_a_floored_dial_the_bare_supremum_breaks_the_promise_and_the_rule_kee
     assert_broken(play(world, Options(climb=math.inf, tolerated=unlowered))[0])
 
 
-def test_a_mass_of_equal_tolerances_does_not_break_the_promise():
+def test_a_mass_of_equal_tolerances_does_not_break_the_guarantee():
     """Three units in five tolerate anything below 1, and exceed at 1, the next level."""
     rng = np.random.default_rng(10)
     base = np.ones((ROUNDS, SEEDS))
@@ -288,7 +288,7 @@ def _one_more(window):
 
 
 def test_outcomes_that_go_missing_because_they_exceeded_count_against_the_scale():
-    """Nine in ten of the excesses are never reported: dropped they break the promise, counted as −∞ they do not."""
+    """Nine in ten of the excesses are never reported: dropped they break the guarantee, counted as −∞ they do not."""
     lost = np.random.default_rng(11).random((ROUNDS, SEEDS)) < 0.9
 
     def missing(step, excess):
@@ -454,7 +454,7 @@ def perform(case, seeds, **options):
     given |= {"climb": None} if "no climb limit" in on else {}
     given |= {"chooser": "sign"} if "sign" in on else {}
     given |= {"levels": np.geomspace(0.005, 1.0, 40)} if "levels" in on else {}
-    spec = SafetySpec(violation_risk=0.2 if zero_one else RISK, promise="bracket", reward_noise=3.0, **limits)
+    spec = SafetySpec(violation_risk=0.2 if zero_one else RISK, guarantee="bracket", reward_noise=3.0, **limits)
     return performed(hp_shield(**given | options), world, spec, seeds, on), spec.violation_risk
 
 
@@ -497,6 +497,6 @@ def performed(policy, world, spec, seeds, on):
 
 
 @pytest.mark.parametrize("case", cases(), ids="-".join)
-def test_the_promise_holds_for_the_policy_whatever_goes_wrong(case):
+def test_the_guarantee_holds_for_the_policy_whatever_goes_wrong(case):
     excess, risk = perform(case, 1000 if FULL else 300)
     assert_kept(excess, risk, looks=looks_of(case.trouble.split("+")))

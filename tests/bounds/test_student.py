@@ -202,14 +202,14 @@ def fitted(**changes):
 
 
 def test_one_learner_and_a_batch_have_the_same_bound():
-    for promise in ("per_round", "tolerance", "anytime"):
-        one = cost_upper(fitted(), promise, 0.05, 0.01)
+    for guarantee in ("per_round", "tolerance", "anytime"):
+        one = cost_upper(fitted(), guarantee, 0.05, 0.01)
         many = fitted(**{name: np.full(2, getattr(fitted(), name)) for name in ("cost", "width", "spread", "degrees")})
         lanes = many._replace(ready=np.array([True, False]), log_det=np.full(2, 5.0), least=np.full(2, 3.0))
-        bound = cost_upper(lanes, promise, 0.05, 0.01, mixture=Mixture())
+        bound = cost_upper(lanes, guarantee, 0.05, 0.01, mixture=Mixture())
         assert bound[0] == pytest.approx(one, rel=1e-12)
         assert bound[1] == math.inf
-        assert cost_upper(fitted(ready=False), promise, 0.05, 0.01) == math.inf
+        assert cost_upper(fitted(ready=False), guarantee, 0.05, 0.01) == math.inf
     assert cost_upper(fitted(), "per_round", 0.05) == pytest.approx(0.2 + 0.4 * 1.7081407612518986 * 1.09**0.5)
     assert cost_upper(fitted(rounds=6.0), "anytime", 0.05, 0.01) == math.inf
     assert per_round_factor(25.0, 0.0, 0.05) == pytest.approx(1.7081407612518986 * (1 + CAUTION))

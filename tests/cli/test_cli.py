@@ -78,7 +78,7 @@ def test_help_names_every_policy_radius_and_noise():
 
 
 def test_simulating_a_bracket_points_to_plan(tmp_path):
-    text = '[spec]\nthreshold = 20\nviolation_risk = 0.05\npromise = "bracket"\n[features]\nnames = ["protocol"]\n'
+    text = '[spec]\nthreshold = 20\nviolation_risk = 0.05\nguarantee = "bracket"\n[features]\nnames = ["protocol"]\n'
     text += '[[policy]]\nname = "hp_shield"\nbase = "protocol"\nstart_scale = 0.3\n'
     text += 'growth = {growth = "relative", low = 0.7, high = 1.4, floor = 2}\n'
     (tmp_path / "spec.toml").write_text(text)
@@ -118,10 +118,10 @@ def test_simulate_prints_one_object_alone_on_stdout():
     assert list(report) == [
         "policy", "dim", "threshold", "rounds", "seeds", "violation_rate", "violation_ci", "regret", "reward",
         "clairvoyant_reward", "rounds_per_second", "exact_clairvoyant_reward", "full_dose_rounds",
-        "full_dose_violation_rate", "promised_risk", "regret_ci", "informative_rounds", "uncertified_rounds",
+        "full_dose_violation_rate", "guaranteed_risk", "regret_ci", "informative_rounds", "uncertified_rounds",
         "alarmed_seeds", "exact_share", "attainable_share", "settings",
     ]  # fmt: skip
-    assert report["promised_risk"] == 0.02
+    assert report["guaranteed_risk"] == 0.02
     assert done.stderr == ""
     assert report["policy"] == "hp_ucb"
     assert len(report["violation_ci"]) == 2
@@ -141,11 +141,11 @@ def test_simulate_without_json_prints_a_table():
         ["--radius", "paper", "--clip"],
         ["--radius", "mixture", "--no-clip", "--noise", "rademacher"],
         ["--policy", "hp_probe", "--probe", "0.01", "--contexts", "adversarial"],
-        ["--policy", "hp_probe", "--probe", "sqrt", "--noise", "truncated", "--promise", "joint"],
+        ["--policy", "hp_probe", "--probe", "sqrt", "--noise", "truncated", "--guarantee", "joint"],
         ["--policy", "epsilon_greedy", "--epsilon", "0.1", "--learn-from", "exploring", "--noise", "uniform"],
         ["--policy", "clairvoyant", "--dose", "hill:0.5,2", "--radius", "paper"],
         ["--cost-sensor-noise", "0.02", "--reward-sensor-noise", "0.1", "--dose", "logistic:0.5,6"],
-        ["--policy", "hp_conformal", "--start-dose", "0.1", "--promise", "conformal", "--groups", "none"],
+        ["--policy", "hp_conformal", "--start-dose", "0.1", "--guarantee", "conformal", "--groups", "none"],
         ["--policy", "hp_conformal", "--contexts", "drift", "--noise", "context-scale"],
         ["--total-risk", "0.05", "--policy", "thompson", "--scale", "0.5"],
         ["--cost-sensor-noise", "0.02", "--threshold-on", "true", "--sensor-dependent"],
@@ -189,7 +189,7 @@ def test_simulate_takes_a_spec_file_and_writes_a_log(tmp_path):
     assert report["settings"]["dose"]["cost"]["ed50"] == 0.5
     assert len((tmp_path / "log.csv").read_text().splitlines()) == 51
     other = run(*words, "--policy", "hp_ucb", "--total-risk", "0.1", "--dose", "power:2", "--json")
-    assert json.loads(other.stdout)["promised_risk"] == pytest.approx(0.1)
+    assert json.loads(other.stdout)["guaranteed_risk"] == pytest.approx(0.1)
     for missing in ("--dim", "--threshold", "--policy"):
         place = SIMULATE.index(missing)
         assert missing in run(*SIMULATE[:place], *SIMULATE[place + 2 :]).stderr

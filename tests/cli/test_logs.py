@@ -70,13 +70,13 @@ def test_check_raises_a_flag_and_writes_one_page_with_nothing_fetched(folder):
     assert "tails" in report["flagged"]
     assert len(report["findings"]) == 8
     page = (folder / "report.html").read_text()
-    assert page.count("For the promise:") == 8
+    assert page.count("For the guarantee:") == 8
     assert "data:image/png;base64," in page
     assert not re.search(r"(src|href)=.?https?:", page)
     assert "FLAG" in run("check", "log.csv", "--spec", "narrow.toml", "--target", "cost", cwd=folder).stdout
 
 
-def test_monitor_is_quiet_where_the_promise_holds_and_alarms_where_it_does_not(folder):
+def test_monitor_is_quiet_where_the_guarantee_holds_and_alarms_where_it_does_not(folder):
     done = run("monitor", "log.csv", "--spec", "spec.toml", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["alarm_round"] is None
@@ -238,7 +238,7 @@ def test_plan_says_what_to_expect_and_writes_a_page(folder):
 
 
 def test_plan_takes_a_conformal_spec_without_constants_a_dial_and_a_baseline_cost(tmp_path):
-    free = '[spec]\nthreshold = 0.5\npromise = "conformal"\nviolation_risk = 0.05\n[world]\ndim = 2\n'
+    free = '[spec]\nthreshold = 0.5\nguarantee = "conformal"\nviolation_risk = 0.05\n[world]\ndim = 2\n'
     policy = '[[policy]]\nname = "hp_conformal"\nstart_dose = 0.1\n[dial]\nhigh = 4000\nunit = "mg"\n'
     (tmp_path / "spec.toml").write_text(free + policy)
     words = ["plan", "--spec", "spec.toml", "--rounds", "60", "--seeds", "3"]

@@ -12,18 +12,18 @@ PLAIN = ["simulate", "--policy", "hp_probe", "--dim", "3", "--threshold", "0.5",
 BOUNDED = ["--margin", "bounded", "--noise-low", "-2", "--noise-high", "2"]
 
 
-@pytest.mark.parametrize(("words", "promised"), [
+@pytest.mark.parametrize(("words", "guaranteed"), [
     (["--radius", "self-normalised"], 0.02),
     (["--radius", "noise-adaptive", "--margin", "gaussian"], 0.02),
     ([*BOUNDED, "--noise", "uniform"], 0.02),
     ([*BOUNDED, "--noise", "uniform", "--margin-risk", "0.005"], 0.025),
     (["--margin", "gaussian", "--noise", "uniform"], None),
 ])  # fmt: skip
-def test_simulate_takes_radius_and_margin_and_says_what_is_promised(words, promised):
+def test_simulate_takes_radius_and_margin_and_says_what_is_guaranteed(words, guaranteed):
     done = CliRunner().invoke(make_app(), [*PLAIN, *words, "--json"])
     assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)["promised_risk"]
-    assert found == (None if promised is None else pytest.approx(promised))
+    found = json.loads(done.stdout)["guaranteed_risk"]
+    assert found == (None if guaranteed is None else pytest.approx(guaranteed))
 
 
 def test_radius_margin_and_scale_are_axes_of_a_grid():

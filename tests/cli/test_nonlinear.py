@@ -10,7 +10,7 @@ WORDS = ["simulate", "--dim", "2", "--threshold", "0.5", "--rounds", "40", "--se
 
 
 @pytest.mark.parametrize(
-    ("extra", "promised"),
+    ("extra", "guaranteed"),
     [
         (["--world", "kernel", "--policy", "nonlinear_hp_ucb", "--class", "kernel"], 0.02),
         (["--world", "finite", "--policy", "nonlinear_hp_probe", "--functions", "50", "--radius", "paper"], 0.02),
@@ -21,11 +21,11 @@ WORDS = ["simulate", "--dim", "2", "--threshold", "0.5", "--rounds", "40", "--se
         (["--world", "kernel", "--policy", "hp_ucb"], None),
     ],
 )
-def test_every_world_and_class_gives_the_same_report(extra, promised):
+def test_every_world_and_class_gives_the_same_report(extra, guaranteed):
     done = run(*WORDS, *extra)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
-    assert report["promised_risk"] == promised
+    assert report["guaranteed_risk"] == guaranteed
     assert report["rounds"] == 40
 
 

@@ -36,7 +36,7 @@ def test_the_course_of_a_unit_is_whole(tmp_path):
         "1",
     ):
         assert whole in done.stdout.split()
-    assert max(len(line) for line in done.stdout.splitlines() if "promise" not in line) <= 80
+    assert max(len(line) for line in done.stdout.splitlines() if "guarantee" not in line) <= 80
 
 
 def test_words_are_parted_before_numbers_and_numbers_never(capsys):

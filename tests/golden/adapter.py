@@ -51,7 +51,7 @@ POLICIES = {
     "class-ucb": "nonlinear_hp_ucb",
     "class-probe": "nonlinear_hp_probe",
 }
-OPTIONS: dict[str, str] = {}
+OPTIONS: dict[str, str] = {"promise": "guarantee"}
 """Our names of a policy's options → the package's, where they differ."""
 FIELDS: dict[str, str] = {}
 """Our names of a spec's fields → the package's, where they differ."""
@@ -136,7 +136,7 @@ def make_the_policy(stated):
 def make_the_spec(stated):
     """The package's statement of the guarantee and its assumptions."""
     given = {FIELDS.get(name, name): value for name, value in stated.items()}
-    given["promise"] = GUARANTEES[stated.get("promise", "constants")]
+    given["guarantee"] = GUARANTEES[given.pop("promise", "constants")]
     if "noise_scale" in given:
         given["noise_scale"] = _made(given["noise_scale"], "scale", SCALES)
     if "costs" in given:
@@ -280,7 +280,7 @@ def _said(handle, decision):
         "action": decision.action,
         "intensity": decision.intensity,
         "safe": decision.safe_action,
-        "promise": PROMISED.get(decision.promise, "none"),
+        "promise": PROMISED.get(decision.guarantee, "none"),
         "reason": REASONS[decision.fallback_reason],
         "index": float(choice.reward_index),
         "bound": upper if math.isfinite(upper) else None,
@@ -511,7 +511,7 @@ class LiveStudy:
             "action": found.action,
             "intensity": found.intensity,
             "safe": found.safe_action,
-            "promise": code(found.promise),
+            "promise": code(found.guarantee),
             "limit": code(found.limit),
             "fallback": code(found.decision.fallback_reason),
             "answer": code(found.proposal_answer),
@@ -638,7 +638,7 @@ def logarithm(evidence: float | None) -> float | None:
 
 
 EVERY = {
-    "promise": "promise",
+    "promise": "guarantee",
     "holds": "holds",
     "round": "round",
     "baseline": "baseline_cost",
@@ -812,13 +812,13 @@ def on_a_dial() -> dict[str, Any]:
 
 
 FORECAST = {
-    "holds": "promise_holds",
+    "holds": "guarantee_holds",
     "violations": "violations",
     "violations high": "violations_high",
     "rate": "violation_rate",
     "rate low": "rate_low",
     "rate high": "rate_high",
-    "promised": "promised_risk",
+    "promised": "guaranteed_risk",
     "any": "any_violation",
     "share": "reward_share",
     "half reward from": "half_reward_round",
@@ -930,8 +930,8 @@ def check(
 SCORES = {
     "risk": "risk",
     "rounds": "rounds",
-    "excesses": "excesses",
-    "excesses at most": "excesses_upper",
+    "excesses": "violations",
+    "excesses at most": "violations_upper",
     "rate": "rate",
     "rate at most": "rate_upper",
     "low": "low",
@@ -962,7 +962,7 @@ def _evaluated(found: Any) -> dict[str, Any]:
         "doses": [doses[name][::8] for name in names],
         "exceeding": [[[row["round"], code(row["exceeds"])] for row in over[name]] for name in names],
         "groups": [
-            [names.index(row["policy"]), row["column"], row["rounds"], row["excesses"], row["excesses_upper"]]
+            [names.index(row["policy"]), row["column"], row["rounds"], row["violations"], row["violations_upper"]]
             + [row[each] for each in ("low", "high", "mean_dose")]
             for row in groups
         ],
@@ -1002,7 +1002,7 @@ def export(live: LiveStudy, folder: Path, policies: Sequence[Any]) -> dict[str, 
     costs = [f"cost_{name}" for name in rules.spec.costs] if several else []
     bracket = rules.policy.name == "hp_shield"
     parts: dict[str, Any] = {"dose": rules.dose}
-    if rules.spec.promise != "certified":
+    if rules.spec.guarantee != "certified":
         parts["policy"] = rules.policy
     more: dict[str, Any] = {}
     if bracket:
@@ -1121,7 +1121,7 @@ def choose(folder: Path, pilot: Mapping[str, Sequence[Any]] | None, **more: Any)
     offers = []
     for each in found.offers:
         told = {} if each.forecast is None else each.forecast._asdict()
-        options = [code(each.policy.options.get(name)) for name in ("radius", "form", "promise")]
+        options = [code(each.policy.options.get(name)) for name in ("radius", "form", "guarantee")]
         stated = [getattr(each.spec, name) for name in STATED]
         offers.append([
             code(each.policy.name), options, [code(name) for name in each.rests], code(each.spec.margin), stated,

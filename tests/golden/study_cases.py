@@ -297,7 +297,7 @@ CONFORMAL = {
     "dim": 3,
     "threshold": 0.5,
     "violation_risk": 0.15,
-    "promise": "conformal",
+    "guarantee": "conformal",
     "start_action": 0.05,
     "guard": {"max_unwatched": 0.6, "caps": [{"name": "frail", "when": {"0": {"max": -0.6}}, "limit": 0.0}]},
 }
@@ -305,7 +305,7 @@ LEVELS = {
     "dim": 3,
     "threshold": 0.5,
     "violation_risk": 0.15,
-    "promise": "conformal",
+    "guarantee": "conformal",
     "policy": {"name": "hp_conformal", "groups": "none", "lag": 2},
     "start_action": 1.0,
     "dial": {**DOSES, "levels": [0.0, 0.5, 1.0, 2.0, 3.5, 5.0, 7.0, 9.0]},
@@ -424,7 +424,7 @@ SHIELD = {
     "dim": 2,
     "threshold": 2.0,
     "violation_risk": 0.2,
-    "promise": "bracket",
+    "guarantee": "bracket",
     "features": FEATURES,
     "dial": UNITS,
 }
@@ -497,7 +497,7 @@ STUDENT = {
     "dim": 3,
     "threshold": 0.5,
     "violation_risk": 0.1,
-    "promise": "student",
+    "guarantee": "student",
     "policy": {"name": "hp_student", "lag": 3},
     "start_action": 0.05,
 }
@@ -505,7 +505,7 @@ ANYTIME = {
     **STUDENT,
     "violation_risk": 0.05,
     "estimation_risk": 0.01,
-    "policy": {"name": "hp_student", "promise": "anytime", "mixture_ridge": 3.0},
+    "policy": {"name": "hp_student", "guarantee": "anytime", "mixture_ridge": 3.0},
 }
 
 

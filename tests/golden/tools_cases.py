@@ -27,9 +27,9 @@ CONSTANTS = {
     "coefficient_bound": 1.0,
     "context_bound": 1.0,
 }
-CONFORMAL = {"threshold": 0.5, "violation_risk": 0.1, "promise": "conformal"}
-STUDENT = {"threshold": 0.5, "violation_risk": 0.05, "promise": "student"}
-BRACKET = {"threshold": 20.0, "violation_risk": 0.1, "promise": "bracket"}
+CONFORMAL = {"threshold": 0.5, "violation_risk": 0.1, "guarantee": "conformal"}
+STUDENT = {"threshold": 0.5, "violation_risk": 0.05, "guarantee": "student"}
+BRACKET = {"threshold": 20.0, "violation_risk": 0.1, "guarantee": "bracket"}
 START = {"name": "hp_conformal", "start_dose": 0.05}
 RELATIVE = {"growth": "relative", "low": 0.6, "high": 1.5, "floor": 2.0}
 SHIELD = {"name": "hp_shield", "base": "dose", "growth": RELATIVE, "start_scale": 0.2}
@@ -182,7 +182,7 @@ TWO = {
 TOOLS: dict[str, Tool] = {
     "plan_certified": partial(plan, policy={"name": "hp_probe"}, spec=CONSTANTS, dim=3, rounds=200, seeds=20),
     "plan_joint": partial(
-        plan, policy="hp_ucb", spec={**CONSTANTS, "promise": "joint"}, dim=2, rounds=100, seeds=10, baseline=0.1
+        plan, policy="hp_ucb", spec={**CONSTANTS, "guarantee": "joint"}, dim=2, rounds=100, seeds=10, baseline=0.1
     ),
     "plan_conformal": partial(
         plan,

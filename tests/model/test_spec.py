@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from safedial import InvalidInput, SafetySpec
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.model.noise_scale import with_sensor
 from tests.conftest import make_spec
 
@@ -22,7 +22,7 @@ REFUSED = [
     ({"threshold": 5e-324}, "threshold"),
     ({"cost_noise": 1e160}, "cost_noise"),
     ({"ridge": 1e-61}, "ridge"),
-    ({"promise": "always"}, "promise"),
+    ({"guarantee": "always"}, "guarantee"),
     ({"threshold_on": "guess"}, "threshold_on"),
     ({"sensor_dependent": "yes"}, "sensor_dependent"),
     ({"reward_sensor_noise": -1}, "reward_sensor_noise"),
@@ -30,7 +30,7 @@ REFUSED = [
     ({"cost_sensor_noise": 1e-165}, "cost_sensor_noise"),
     ({"margin": "normal"}, "margin"),
     ({"margin": "gaussian", "margin_risk": 0.01}, "margin_risk"),
-    ({"margin": "gaussian", "promise": "conformal"}, "promise"),
+    ({"margin": "gaussian", "guarantee": "conformal"}, "guarantee"),
     ({"margin": "bounded"}, "noise_low"),
     ({**BOUNDED, "noise_low": 0.1}, "noise_low"),
     ({"noise_high": 1.0}, "noise_high"),
@@ -39,7 +39,7 @@ REFUSED = [
     ({**BOUNDED, **TOTAL, "margin_risk": 0.1}, "total_risk"),
     ({**SCALED, "cost_sensor_noise": 0.1}, "sensor noise"),
     ({**SCALED, **BOUNDED, "margin_risk": 0.1}, "margin_risk"),
-    ({**SCALED, "promise": "conformal"}, "promise"),
+    ({**SCALED, "guarantee": "conformal"}, "guarantee"),
     ({"noise_scale": 3.0}, "noise_scale"),
     ({"noise_scale": {"scale": "cubic"}}, "noise_scale"),
     ({"noise_scale": {"scale": "own_scale", "function": "mine"}}, "again"),
@@ -68,7 +68,7 @@ def test_total_risk_splits_itself_and_stands_alone():
 
 
 def test_a_spec_survives_being_written_as_plain_values():
-    spec = make_spec(threshold=[0.1, 0.2], promise="joint", cost_sensor_noise=0.1)
+    spec = make_spec(threshold=[0.1, 0.2], guarantee="joint", cost_sensor_noise=0.1)
     fields = spec.to_dict()
     assert fields["threshold"] == [0.1, 0.2]
     again = SafetySpec.from_dict(fields)
@@ -83,6 +83,6 @@ def test_arrays_keep_their_type_and_whole_numbers_become_floats_and_a_ridge_may_
     assert isinstance(make_spec(threshold=np.float32(0.5)).threshold, float)
 
 
-def test_every_promise_is_told_in_one_sentence():
-    for promise in PROMISES.values():
-        assert ("Nothing is proved" in promise.in_brief) is not bool(promise.proved)
+def test_every_guarantee_is_told_in_one_sentence():
+    for guarantee in GUARANTEES.values():
+        assert ("Nothing is proved" in guarantee.in_brief) is not bool(guarantee.proved)

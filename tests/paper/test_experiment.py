@@ -40,7 +40,7 @@ def draw(folder):
 
 def table(folder):
     lines = [[f"{row['coin']:.0f}", row["side"]] for row in read_rows(folder / "two_coins.csv")]
-    return [Table("Coins", ["coin", "side"], lines), "Nothing is promised."]
+    return [Table("Coins", ["coin", "side"], lines), "Nothing is guaranteed."]
 
 
 def section(folder):
@@ -74,7 +74,7 @@ def test_a_new_record_runs_draws_prints_and_reports(tmp_path):
     assert told["files"] == [str(tmp_path / name) for name in names]
     assert (tmp_path / "two_coins.txt").read_text() == "hnh"
     shown = invoke(*options).stdout
-    assert "Nothing is promised." in shown
+    assert "Nothing is guaranteed." in shown
     assert "number" in shown
     assert all(str(tmp_path / name) in shown for name in names)
     invoke("report", "--out", tmp_path)

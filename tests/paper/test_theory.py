@@ -16,7 +16,7 @@ def test_everything_is_written_and_printed(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "never exceeded" in done.stdout
     rows = read_rows(tmp_path / "theory.csv")
-    assert {row["promised_over"] for row in rows} == {"a round", "all rounds"}
+    assert {row["guaranteed_over"] for row in rows} == {"a round", "all rounds"}
     assert all(row["found_low"] <= row["found"] <= row["found_high"] and row["kept"] for row in rows)
     rounds = [row["round"] for row in read_rows(tmp_path / "theory_regret.csv") if row["policy"] == "hp_probe"]
     assert rounds == sorted(set(rounds))

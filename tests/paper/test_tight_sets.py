@@ -1,4 +1,4 @@
-"""The tighter radii and margins keep their promises: coverage for all rounds at once, violations within the risk.
+"""The tighter radii and margins keep their guarantees: coverage for all rounds at once, violations within the risk.
 
 Level: every statistical assertion here fails with probability below 1e-6 if the theorem holds. Seeds are fixed.
 """
@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import binomtest
 
 from safedial import LinearWorld, make_policy, simulate
-from safedial.simulation.results import margin_holds, promise_holds, summary
+from safedial.simulation.results import guarantee_holds, margin_holds, summary
 from safedial.simulation.world import quantile
 from tests.conftest import make_spec
 
@@ -98,17 +98,17 @@ def test_violations_stay_within_the_stated_risk(noise, name, changes, contexts, 
     )
     world = LinearWorld(dim=3, noise=noise, contexts=contexts)
     policy = make_policy("hp_probe", radius="self-normalised")
-    assert promise_holds(policy, world, spec)
+    assert guarantee_holds(policy, world, spec)
     run = simulate(policy, world, spec, rounds=count(500, 4000), seeds=count(20, 200))
-    assert never_more_often(run.violations.sum(), run.violations.size * run.rounds, spec.promised_risk)
-    assert summary(run)["promised_risk"] == pytest.approx(spec.promised_risk)
+    assert never_more_often(run.violations.sum(), run.violations.size * run.rounds, spec.guaranteed_risk)
+    assert summary(run)["guaranteed_risk"] == pytest.approx(spec.guaranteed_risk)
 
 
 @pytest.mark.parametrize(("noise", "changes"), [
     ("rademacher", {"margin": "gaussian", "violation_risk": 0.3}),
     ("uniform", {"margin": "bounded", "noise_low": -0.2, "noise_high": 0.2, "violation_risk": 0.05}),
 ])  # fmt: skip
-def test_where_the_assumption_is_broken_nothing_is_promised_and_the_check_can_fail(noise, changes):
+def test_where_the_assumption_is_broken_nothing_is_guaranteed_and_the_check_can_fail(noise, changes):
     spec = make_spec(
         **(
             {
@@ -123,11 +123,11 @@ def test_where_the_assumption_is_broken_nothing_is_promised_and_the_check_can_fa
     )
     world, policy = LinearWorld(dim=2, noise=noise), make_policy("clairvoyant")
     assert not margin_holds(spec, world)
-    assert not promise_holds(make_policy("hp_probe"), world, spec)
+    assert not guarantee_holds(make_policy("hp_probe"), world, spec)
     run = simulate(make_policy("hp_probe"), world, spec, rounds=6000, seeds=6)
-    assert summary(run)["promised_risk"] is None
+    assert summary(run)["guaranteed_risk"] is None
     late = run.full_dose_violations.sum() / run.full_dose_rounds.sum()
-    assert late > spec.promised_risk
+    assert late > spec.guaranteed_risk
     assert simulate(policy, world, spec, rounds=10, seeds=1).regret.sum() == 0.0
 
 

@@ -1,4 +1,4 @@
-"""Realized costs exceed τ in at most a share δ + δ′ of the rounds, for every policy that promises it.
+"""Realized costs exceed τ in at most a share δ + δ′ of the rounds, for every policy that guarantees it.
 
 On the confidence event each round violates with probability at most δ given the past, so over the n rounds of a run
 the number of violations is dominated by a binomial(n, δ); pooling independent seeds, by binomial(n·seeds, δ + δ′) for
@@ -17,7 +17,7 @@ from tests.conftest import make_spec
 pytestmark = pytest.mark.slow
 
 LEVEL = 1e-6
-PROMISED = ["hp_ucb", "hp_probe", "epsilon_greedy", "thompson", "clairvoyant", "fixed"]
+GUARANTEED = ["hp_ucb", "hp_probe", "epsilon_greedy", "thompson", "clairvoyant", "fixed"]
 
 
 def check(run, risk):
@@ -27,7 +27,7 @@ def check(run, risk):
 
 @pytest.mark.parametrize("contexts", ["iid", "adversarial"])
 @pytest.mark.parametrize("noise", SUB_GAUSSIAN)
-@pytest.mark.parametrize("name", PROMISED)
+@pytest.mark.parametrize("name", GUARANTEED)
 def test_violations_stay_within_the_risk(name, noise, contexts, count):
     spec = make_spec(violation_risk=0.03, estimation_risk=0.02, threshold=[0.2, 2.0], cost_noise=0.3, reward_noise=0.3)
     world = LinearWorld(dim=3, noise=noise, contexts=contexts)
@@ -38,7 +38,7 @@ def test_violations_stay_within_the_risk(name, noise, contexts, count):
     {"cost_sensor_noise": 0.1},
     {"cost_sensor_noise": 0.1, "threshold_on": "true"},
     {"cost_sensor_noise": 0.1, "sensor_dependent": True},
-    {"promise": "joint"},
+    {"guarantee": "joint"},
     {"ridge": 0.05},
     {"ridge": 20.0},
 ])  # fmt: skip
@@ -48,7 +48,7 @@ def test_violations_stay_within_the_risk_in_every_form_of_the_model(name, change
     check(simulate(make_policy(name), LinearWorld(dim=3), spec, rounds=count(400, 4000), seeds=count(60, 500)), 0.05)
 
 
-def test_with_a_baseline_cost_and_curved_doses_the_promise_holds(count):
+def test_with_a_baseline_cost_and_curved_doses_the_guarantee_holds(count):
     spec = make_spec(violation_risk=0.03, estimation_risk=0.02, cost_noise=0.3, reward_noise=0.3)
     world = LinearWorld(dim=3, baseline_cost=0.2)
     run = simulate(
@@ -57,14 +57,14 @@ def test_with_a_baseline_cost_and_curved_doses_the_promise_holds(count):
     check(run, 0.05)
 
 
-def test_a_joint_promise_is_joint(count):
-    spec = make_spec(violation_risk=0.1, estimation_risk=0.02, promise="joint", cost_noise=0.3, reward_noise=0.3)
+def test_a_joint_guarantee_is_joint(count):
+    spec = make_spec(violation_risk=0.1, estimation_risk=0.02, guarantee="joint", cost_noise=0.3, reward_noise=0.3)
     run = simulate(make_policy("hp_probe"), LinearWorld(dim=3), spec, rounds=1000, seeds=count(200, 2000))
     ever = int((run.violations > 0).sum())
     assert binomtest(ever, run.violations.size, 0.12, alternative="greater").pvalue > LEVEL
 
 
-def test_the_expected_cost_baseline_breaks_what_it_does_not_promise():
+def test_the_expected_cost_baseline_breaks_what_it_does_not_guarantee():
     """The check above can fail: for the baseline it does."""
     spec = make_spec(violation_risk=0.03, estimation_risk=0.02)
     run = simulate(make_policy("on_expectation"), LinearWorld(dim=3), spec, rounds=400, seeds=60)

@@ -127,7 +127,7 @@ def test_the_safe_dose_has_the_stated_chance():
     for nothing in (float("nan"), float("inf"), -float("inf")):
         none = binary_safe_set(nothing, spec, round=1)
         assert (none.intensity, none.certified) == (0.0, False)
-    joint = make_spec(violation_risk=0.2, promise="joint")
+    joint = make_spec(violation_risk=0.2, guarantee="joint")
     assert binary_safe_set(0.0, joint, round=3.0).intensity < binary_safe_set(0.0, joint, round=1.0).intensity
 
 

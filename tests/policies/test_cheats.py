@@ -31,12 +31,12 @@ def fails(check):
 def test_a_claim_that_says_nothing_is_named_with_the_reason(capsys):
     check_policy(lambda: make_policy("hp_conformal"))
     told = capsys.readouterr().out
-    assert "not applicable: no dose exceeds what a known cost allows (every spec): its promise is 'conformal'" in told
+    assert "not applicable: no dose exceeds what a known cost allows (every spec): its guarantee is 'conformal'" in told
     assert "between 0 and the safe intensity (sensor): sensor noise = (0.1, 0.05): must be 0 for hp_conformal" in told
     narrow = check_policy(lambda: make_policy("nonlinear_hp_ucb", cost_class=features(np.sin)), quiet=True)
-    assert "cost class is not known" in narrow.not_applicable["violations stay within the promised risk"]
+    assert "cost class is not known" in narrow.not_applicable["violations stay within the guaranteed risk"]
     late = check_policy(lambda: make_policy("hp_conformal", start_dose=0.9), quiet=True)
-    assert "start is not safe" in late.not_applicable["violations stay within the promised risk"]
+    assert "start is not safe" in late.not_applicable["violations stay within the guaranteed risk"]
 
 
 def everything(choice, seen):
@@ -135,7 +135,7 @@ def cheat(disguised, **changes):
         {"baseline_cost": lambda told: told["baseline_cost"] / 2},
         {"round": lambda told: 1.0},
         {"spec": lambda told: dataclasses.replace(told["spec"], cost_sensor_noise=0.0)},
-        {"spec": lambda told: dataclasses.replace(told["spec"], promise="certified")},
+        {"spec": lambda told: dataclasses.replace(told["spec"], guarantee="certified")},
         {"spec": lambda told: dataclasses.replace(told["spec"], cost_noise=told["spec"].reward_noise)},
         {"spec": lambda told: dataclasses.replace(told["spec"], coefficient_bound=1.0)},
         {"prediction": lambda told: told["prediction"]._replace(width=told["prediction"].width / 10)},

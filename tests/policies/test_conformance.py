@@ -35,8 +35,8 @@ CONFIGURATIONS = [
     ("hp_conformal", {}),
     ("hp_conformal", {"start_dose": 0.05, "probe": 0.01, "groups": "none"}),
     ("hp_student", {}),
-    ("hp_student", {"promise": "tolerance", "probe": "sqrt"}),
-    ("hp_student", {"promise": "anytime", "start_dose": 0.05, "mixture_ridge": 3.0}),
+    ("hp_student", {"guarantee": "tolerance", "probe": "sqrt"}),
+    ("hp_student", {"guarantee": "anytime", "start_dose": 0.05, "mixture_ridge": 3.0}),
     ("nonlinear_hp_ucb", {}),
     ("nonlinear_hp_ucb", {"cost_class": kernel("polynomial:1,0", norm=1.0), "reward_class": linear()}),
     ("nonlinear_hp_probe", {}),
@@ -79,7 +79,7 @@ def test_every_policy_meets_every_claim(name, options, capsys):
     assert report.checks >= (38 if linear_and_certified else 6)
     assert f"{report.checks} checks ran, 0 failed" in capsys.readouterr().out
     held = "in a simulation no dose exceeds what the true cost allows (plain)"
-    assert (held in report.not_applicable) == (make_policy(name, **options).promise != "certified")
+    assert (held in report.not_applicable) == (make_policy(name, **options).guarantee != "certified")
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_bound_that_is_not_a_number_gives_no_dose(name, options):
 def test_a_policy_that_cannot_run_online_says_so():
     with pytest.raises(InvalidInput, match="cannot run online"):
         Agent(3, make_spec(), policy="clairvoyant")
-    with pytest.raises(InvalidInput, match="promise"):
+    with pytest.raises(InvalidInput, match="guarantee"):
         Agent(3, make_spec(), policy="hp_conformal")
 
 
@@ -140,12 +140,12 @@ def test_the_agent_chooses_what_core_chooses(name, options):
 
 
 def test_only_a_policy_that_proves_it_calls_itself_realized():
-    promises = {name: make_policy(name).promise for name in POLICIES}
-    assert promises.pop("on_expectation") == "expected"
-    assert promises.pop("hp_conformal") == "conformal"
-    assert promises.pop("hp_student") == "student"
-    assert promises.pop("hp_bayes") == "bayesian"
-    assert set(promises.values()) == {"certified"}
+    guarantees = {name: make_policy(name).guarantee for name in POLICIES}
+    assert guarantees.pop("on_expectation") == "expected"
+    assert guarantees.pop("hp_conformal") == "conformal"
+    assert guarantees.pop("hp_student") == "student"
+    assert guarantees.pop("hp_bayes") == "bayesian"
+    assert set(guarantees.values()) == {"certified"}
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_only_a_policy_that_proves_it_calls_itself_realized():
         ("hp_conformal", {"probe": 0}, "probe"),
         ("hp_conformal", {"probe": "cube"}, "probe"),
         ("hp_conformal", {"window": 10}, "window"),
-        ("hp_student", {"promise": "joint"}, "promise"),
+        ("hp_student", {"guarantee": "joint"}, "guarantee"),
         ("hp_student", {"start_dose": 1.5}, "start_dose"),
         ("hp_student", {"probe": 0}, "probe"),
         ("hp_student", {"lag": -1}, "lag"),

@@ -1,4 +1,5 @@
-"""HP-Bayes: the posterior is calibrated, by simulation-based calibration; its promise holds on average over the prior.
+"""HP-Bayes: the posterior is calibrated, by simulation-based calibration; its guarantee holds on average over the
+prior.
 
 Level: every statistical assertion here fails with probability below 1e-6 if the claim holds. Seeds are fixed.
 """
@@ -57,7 +58,7 @@ def test_a_posterior_that_is_too_narrow_is_caught():
 
 
 @pytest.mark.parametrize("rounds", [0, 10])
-def test_on_average_over_the_prior_the_dose_breaks_the_threshold_no_more_than_promised(rounds, count):
+def test_on_average_over_the_prior_the_dose_breaks_the_threshold_no_more_than_guaranteed(rounds, count):
     number = count(20_000, 200_000)
     rng, variance, truth, policy, state = worlds(number, rounds, seed=1)
     spec = make_spec(violation_risk=0.1, cost_noise=NOISE, reward_noise=NOISE, ridge=RIDGE, threshold=0.05)
@@ -95,9 +96,9 @@ def test_the_reward_is_drawn_from_its_posterior():
 
 def test_it_is_never_called_certified_and_says_what_it_cannot_do():
     policy = make_policy("hp_bayes")
-    assert policy.promise == "bayesian"
+    assert policy.guarantee == "bayesian"
     run = simulate(policy, LinearWorld(dim=3), make_spec(), rounds=400, seeds=3)
-    assert summary(run)["promised_risk"] is None
+    assert summary(run)["guaranteed_risk"] is None
     assert run.reward.sum() > 0.5 * run.clairvoyant_reward.sum()
     with pytest.raises(InvalidInput, match="shape"):
         hp_bayes(shape=1.0)

@@ -1,4 +1,4 @@
-"""HP-Conformal: what is frozen, what is scored, and the promise itself in every world.
+"""HP-Conformal: what is frozen, what is scored, and the guarantee itself in every world.
 
 Level: each statistical assertion fails with probability below 1e-6 if the theorem holds; seeds are fixed.
 """
@@ -30,7 +30,7 @@ def at_most(members, risk):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("world", WORLDS.values(), ids=WORLDS)
-def test_each_round_violates_at_most_as_often_as_promised_within_each_group(world, count):
+def test_each_round_violates_at_most_as_often_as_guaranteed_within_each_group(world, count):
     """What is learned does not depend on the doses, so decisions are asked for at `TIMES` only."""
     spec = make_spec(violation_risk=np.array(RISKS)[:, None], threshold=0.5)
     policy = make_policy("hp_conformal", start_dose=1e-3, probe=1.0)
@@ -43,7 +43,7 @@ def test_each_round_violates_at_most_as_often_as_promised_within_each_group(worl
 
 
 @pytest.mark.slow
-def test_the_promise_holds_within_the_users_groups(count):
+def test_the_guarantee_holds_within_the_users_groups(count):
     spec = make_spec(violation_risk=0.1)
     world = LinearWorld(dim=3, noise="context-scale")
     policy = make_policy("hp_conformal", start_dose=1e-3, probe=1.0, group=lambda x: "far" if x[0] > 0.5 else "near")
@@ -54,7 +54,7 @@ def test_the_promise_holds_within_the_users_groups(count):
     assert violated.mean() > 0.05, "the test is not idle"
 
 
-def test_a_dial_with_levels_keeps_the_promise_by_giving_its_lowest_one(count):
+def test_a_dial_with_levels_keeps_the_guarantee_by_giving_its_lowest_one(count):
     """Noise is bounded, so that the start, 0.18 of at most 1 + √3, is as safe as it is declared to be."""
     risk, step, spec = 0.05, 0.18, make_spec(violation_risk=0.05)
     policy = make_policy("hp_conformal", start_dose=step, least_dose=step)
@@ -86,7 +86,7 @@ def rounds_of(policy, world, spec, seeds, last=TIMES[-1]):
         state = policy.update(state, seen, reward, cost, np.ones((1, seeds)))
 
 
-def test_the_simulator_plays_the_same_promise():
+def test_the_simulator_plays_the_same_guarantee():
     """The test above can fail: full doses violate nearly as often as they may."""
     spec = make_spec(violation_risk=0.2, threshold=0.1)
     run = simulate("hp_conformal", LinearWorld(dim=4), spec, rounds=1500, seeds=50)
@@ -105,12 +105,12 @@ def test_it_earns_most_of_what_one_who_knows_all_would(dim, share, count):
     assert run.full_dose_violations.sum() / run.full_dose_rounds.sum() <= 0.0215
 
 
-def test_drift_breaks_the_promise_and_the_warning_says_so(count):
+def test_drift_breaks_the_guarantee_and_the_warning_says_so(count):
     spec = make_spec(violation_risk=0.05)
     world = LinearWorld(dim=5, noise="context-scale", contexts="drift")
     run = simulate("hp_conformal", world, spec, rounds=3000, seeds=count(60, 300), points=30)
     over, dosed = int(run.full_dose_violations.sum()), int(run.full_dose_rounds.sum())
-    assert binomtest(over, dosed, 0.05, alternative="greater").pvalue < LEVEL, "the promise fails"
+    assert binomtest(over, dosed, 0.05, alternative="greater").pvalue < LEVEL, "the guarantee fails"
     assert run.alarmed.mean() > 0.9, "and the test of exchangeability finds it"
 
 
@@ -168,19 +168,19 @@ def test_which_rounds_calibrate_depends_on_their_number_alone():
     ("world", "changes", "named"),
     [
         ({"contexts": "adversarial"}, {}, "exchangeable"),
-        ({}, {"promise": "joint"}, "promise"),
+        ({}, {"guarantee": "joint"}, "guarantee"),
         ({}, {"cost_sensor_noise": 0.1}, "sensor"),
-        ({}, {"promise": "conformal", "cost_noise": None}, "cost_noise"),
+        ({}, {"guarantee": "conformal", "cost_noise": None}, "cost_noise"),
     ],
 )
-def test_what_it_cannot_promise_is_refused(world, changes, named):
+def test_what_it_cannot_guarantee_is_refused(world, changes, named):
     with pytest.raises(InvalidInput, match=named):
         simulate("hp_conformal", LinearWorld(dim=3, **world), make_spec(**changes), rounds=5, seeds=1)
 
 
-def test_other_policies_refuse_a_conformal_promise():
-    with pytest.raises(InvalidInput, match="promise"):
-        simulate("hp_ucb", LinearWorld(dim=3), make_spec(promise="conformal"), rounds=5, seeds=1)
+def test_other_policies_refuse_a_conformal_guarantee():
+    with pytest.raises(InvalidInput, match="guarantee"):
+        simulate("hp_ucb", LinearWorld(dim=3), make_spec(guarantee="conformal"), rounds=5, seeds=1)
 
 
 @pytest.mark.parametrize(

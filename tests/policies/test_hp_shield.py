@@ -1,4 +1,4 @@
-"""HP-Shield, batched: its bases and families keep the promise, and what it does is what the count rule says.
+"""HP-Shield, batched: its bases and families keep the guarantee, and what it does is what the count rule says.
 
 Level: each statistical assertion fails with probability below 1e-6 if the theorem holds; seeds are fixed.
 """
@@ -24,7 +24,7 @@ SPEC = make_spec(threshold=2.0, violation_risk=RISK)
 BRACKET = growth.relative(0.7, 1.4, floor=0.5)
 ADDITIVE = growth.additive(0, 15)
 LEVELS = tuple(np.geomspace(0.015, 1.0, 30).tolist())
-BRACKETED = {"threshold": 2.0, "violation_risk": RISK, "promise": "bracket"}
+BRACKETED = {"threshold": 2.0, "violation_risk": RISK, "guarantee": "bracket"}
 SAFE = 0.02
 """A start below which no tolerance lies; at the default, 0.25, one unit in thirty exceeds at the start already."""
 
@@ -117,7 +117,7 @@ def test_lanes_with_rounds_left_out_and_levels_decide_as_agents_do(options, fiel
     given = {"base": 0, "growth": BRACKET, "start_scale": 0.2} | options
     if given["growth"] is None:
         limits = {"costs": {name: Cost(threshold=2.0, growth=BRACKET) for name in ("trough", "auc")}}
-    spec = SafetySpec(violation_risk=0.2, promise="bracket", **limits)
+    spec = SafetySpec(violation_risk=0.2, guarantee="bracket", **limits)
     policy, dial = hp_shield(**given), Dial(levels=given.pop("levels", None))
     asks = given.pop("request", None)
     agents = [Agent(3, spec, policy=hp_shield(**given), dial=dial) for _ in range(lanes)]
@@ -153,9 +153,9 @@ def test_levels_and_costs_that_cannot_be_are_refused():
     with pytest.raises(InvalidInput, match=r"levels = 0.1: must begin at or below the start in every context; add a"):
         policy.decide(policy.predict(state, np.full((1, 1), 0.2)), SPEC, round=1, coin=0.5)
     with pytest.raises(InvalidInput, match=r"levels = \(0.1, 1.0\): are for simulations; give the Agent a dial"):
-        Agent(1, SafetySpec(threshold=2.0, violation_risk=RISK, promise="bracket"), policy=policy)
+        Agent(1, SafetySpec(threshold=2.0, violation_risk=RISK, guarantee="bracket"), policy=policy)
     costs = {name: Cost(threshold=2.0, growth=BRACKET) for name in ("trough", "auc")}
-    several = SafetySpec(costs=costs, violation_risk=RISK, promise="bracket")
+    several = SafetySpec(costs=costs, violation_risk=RISK, guarantee="bracket")
     with pytest.raises(InvalidInput, match=r"costs = \['trough', 'auc'\]: are for an Agent"):
         simulate("hp_probe", DoseResponseWorld(), several, rounds=2, seeds=1)
 
@@ -268,7 +268,7 @@ def test_the_target_chooser_finds_the_best_setting_under_the_cap_and_a_request_i
         play(below, world)
 
 
-def test_the_promise_holds_in_each_group_and_would_not_without_groups():
+def test_the_guarantee_holds_in_each_group_and_would_not_without_groups():
     world = Patients(rounds=151)
     frail = world.context[:, 0, :, 1] > 0.7
     world.tolerance *= np.where(frail, 0.3, 1.5)[:, None]
@@ -288,7 +288,7 @@ def test_a_group_that_comes_late_begins_as_it_would_in_any_batch():
     """Seeds alone and together give the same, though together the groups appear at other times."""
     world = DoseResponseWorld(dim=4, units=3, effect=0.3)
     policy = hp_shield(base=0, growth=growth.relative(1, 1, floor=0), learned=True, group=3, adapt=0.05)
-    spec = SafetySpec(threshold=2.0, violation_risk=0.2, promise="bracket")
+    spec = SafetySpec(threshold=2.0, violation_risk=0.2, guarantee="bracket")
     together, alone = (simulate(policy, world, spec, rounds=60, seeds=seeds) for seeds in ([0, 5], [5]))
     assert together.reward[0, 1] == pytest.approx(alone.reward[0, 0], rel=1e-12)
     assert together.reward[0, 0] != together.reward[0, 1]

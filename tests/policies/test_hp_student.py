@@ -9,9 +9,9 @@ from scipy.stats import binomtest
 
 from safedial import InvalidInput, LinearWorld, hp_conformal, hp_probe, hp_student, replay, simulate
 from safedial.bounds.t_laws import cost_upper, spent_in
-from safedial.policies import promised_risk
+from safedial.policies import guaranteed_risk
 from safedial.simulation.nonlinear_worlds import NonlinearWorld
-from safedial.simulation.results import promise_holds
+from safedial.simulation.results import guarantee_holds
 from tests.conftest import FULL, make_spec
 
 LEVEL = 1e-6
@@ -23,13 +23,13 @@ def spec_of(**changes):
     return make_spec(**{"violation_risk": 0.05, "estimation_risk": 0.01, **changes})
 
 
-@pytest.mark.parametrize("promise", ["per_round", "tolerance", "anytime"])
-def test_every_dose_is_above_zero_and_what_the_bound_allows(promise):
-    policy, seen = hp_student(promise=promise), []
+@pytest.mark.parametrize("guarantee", ["per_round", "tolerance", "anytime"])
+def test_every_dose_is_above_zero_and_what_the_bound_allows(guarantee):
+    policy, seen = hp_student(guarantee=guarantee), []
 
     def look(round_):
         choice, spec = round_.choice, spec_of()
-        bound = cost_upper(round_.prediction, promise, 0.05, 0.01)
+        bound = cost_upper(round_.prediction, guarantee, 0.05, 0.01)
         known = np.isfinite(bound)
         room = np.where(known & (bound > 0.5), 0.5 / np.where(known, bound, 1.0), 1.0)
         start = 0.5 / (1.0 + spec.tail)
@@ -40,15 +40,15 @@ def test_every_dose_is_above_zero_and_what_the_bound_allows(promise):
         assert np.all(choice.intensity > 0)
         seen.append(known.mean())
 
-    simulate(policy, LinearWorld(dim=3), spec_of(), rounds=70 if promise == "anytime" else 15, seeds=20, observe=look)
+    simulate(policy, LinearWorld(dim=3), spec_of(), rounds=70 if guarantee == "anytime" else 15, seeds=20, observe=look)
     assert seen[4] == 0.0
-    assert seen[5] == (0.0 if promise == "anytime" else 1.0)
+    assert seen[5] == (0.0 if guarantee == "anytime" else 1.0)
     assert seen[-1] == 1.0
 
 
 def test_between_looks_a_batch_bounds_its_contexts_on_the_safe_side():
     """ln det(I + G/λ) is never below the exact one, and g_min never above; some rounds are missing."""
-    rng, policy = np.random.default_rng(4), hp_student(promise="anytime", mixture_ridge=0.7)
+    rng, policy = np.random.default_rng(4), hp_student(guarantee="anytime", mixture_ridge=0.7)
     state, gram = policy.init(3, ridge=1.0, batch=(50,)), np.zeros((50, 3, 3))
     for number in range(1, 61):
         context = rng.standard_normal((50, 3)) * [1.0, 0.2, 3.0] + 0.05 * number
@@ -65,7 +65,7 @@ def test_a_tolerance_for_all_rounds_is_missed_in_no_more_than_the_stated_share_o
     """P(⟨x,μ⟩ + zσ > U in any of 30 rounds) ≤ δ′ = 0.3, contexts that drift, if rounds share δ′ as `spent_in` says; a
     tolerance for each round misses more.
     """
-    rng, lanes, each = np.random.default_rng(3), SEEDS, hp_student(promise="tolerance")
+    rng, lanes, each = np.random.default_rng(3), SEEDS, hp_student(guarantee="tolerance")
     state, missed = each.init(2, ridge=1.0, batch=(lanes,)), np.zeros((2, lanes), dtype=bool)
     for number in range(1, 31):
         context = rng.standard_normal((lanes, 2)) + 0.1 * number
@@ -106,14 +106,19 @@ def test_a_sweep_of_risks_has_a_bound_for_each():
     [
         (hp_student(), {"cost_sensor_noise": 0.1}, WORLD, "sensor noise"),
         (hp_student(), {"noise_scale": {"scale": "power", "exponent": 0.5}}, WORLD, "noise_scale"),
-        (hp_student(), {"promise": "joint"}, WORLD, "promise"),
-        (hp_student(), {"promise": "conformal"}, WORLD, "promise"),
+        (hp_student(), {"guarantee": "joint"}, WORLD, "guarantee"),
+        (hp_student(), {"guarantee": "conformal"}, WORLD, "guarantee"),
         (hp_student(), {}, LinearWorld(dim=2, contexts="adversarial"), "contexts"),
         (hp_student(), {}, NonlinearWorld(dim=2, kind="logistic"), "costs that are 0 or 1"),
-        (hp_student(promise="tolerance"), {"promise": "student", "estimation_risk": None}, WORLD, "estimation_risk"),
-        (hp_student(promise="anytime"), {"violation_risk": 0.6}, WORLD, "below 0.5"),
-        (hp_probe(), {"promise": "student"}, WORLD, "is not what"),
-        (hp_conformal(), {"promise": "student"}, WORLD, "is not what"),
+        (
+            hp_student(guarantee="tolerance"),
+            {"guarantee": "student", "estimation_risk": None},
+            WORLD,
+            "estimation_risk",
+        ),
+        (hp_student(guarantee="anytime"), {"violation_risk": 0.6}, WORLD, "below 0.5"),
+        (hp_probe(), {"guarantee": "student"}, WORLD, "is not what"),
+        (hp_conformal(), {"guarantee": "student"}, WORLD, "is not what"),
     ],
 )
 def test_what_has_no_proof_is_refused_with_the_reason(policy, changes, world, words):
@@ -123,26 +128,26 @@ def test_what_has_no_proof_is_refused_with_the_reason(policy, changes, world, wo
 
 def test_a_replay_refuses_a_student_spec():
     with pytest.raises(InvalidInput, match="is not what hp_probe gives"):
-        replay(hp_probe(), np.ones((3, 2)), np.ones(3), np.ones(3), spec_of(promise="student"))
+        replay(hp_probe(), np.ones((3, 2)), np.ones(3), np.ones(3), spec_of(guarantee="student"))
 
 
-def test_what_is_promised_and_where_it_is_proved():
-    spec = spec_of(promise="student")
-    assert spec.promised_risk == pytest.approx(0.06)
-    bare = make_spec(promise="student", estimation_risk=None)
-    assert bare.promised_risk == bare.violation_risk
-    assert promised_risk(hp_student(), spec) == 0.05
-    assert promised_risk(hp_student(promise="anytime"), spec) == pytest.approx(0.06)
-    assert promise_holds(hp_student(), LinearWorld(dim=2), spec)
-    assert promise_holds(hp_student(), LinearWorld(dim=2, contexts="drift"), spec)
+def test_what_is_guaranteed_and_where_it_is_proved():
+    spec = spec_of(guarantee="student")
+    assert spec.guaranteed_risk == pytest.approx(0.06)
+    bare = make_spec(guarantee="student", estimation_risk=None)
+    assert bare.guaranteed_risk == bare.violation_risk
+    assert guaranteed_risk(hp_student(), spec) == 0.05
+    assert guaranteed_risk(hp_student(guarantee="anytime"), spec) == pytest.approx(0.06)
+    assert guarantee_holds(hp_student(), LinearWorld(dim=2), spec)
+    assert guarantee_holds(hp_student(), LinearWorld(dim=2, contexts="drift"), spec)
     for noise in ("exponential", "uniform", "context-scale"):
-        assert not promise_holds(hp_student(), LinearWorld(dim=2, noise=noise), spec)
-    assert not promise_holds(hp_student(), LinearWorld(dim=2, mean="sine"), spec)
-    assert not promise_holds(hp_student(start_dose=1.0), LinearWorld(dim=2), spec)
+        assert not guarantee_holds(hp_student(), LinearWorld(dim=2, noise=noise), spec)
+    assert not guarantee_holds(hp_student(), LinearWorld(dim=2, mean="sine"), spec)
+    assert not guarantee_holds(hp_student(start_dose=1.0), LinearWorld(dim=2), spec)
 
 
 @pytest.mark.parametrize("contexts", ["iid", "drift"])
-def test_costs_exceed_the_threshold_no_more_often_than_promised(contexts):
+def test_costs_exceed_the_threshold_no_more_often_than_guaranteed(contexts):
     """Overall, and among full doses, as reward and cost have independent noises."""
     spec = spec_of(threshold=0.3, cost_noise=0.3, reward_noise=0.3)
     run = simulate(hp_student(), LinearWorld(dim=3, contexts=contexts), spec, rounds=40, seeds=SEEDS)
@@ -159,7 +164,7 @@ class Correlated(LinearWorld):
         return -super().draw_noise("cost_noise", spec, copy.deepcopy(rngs), rounds)
 
 
-def test_correlated_noises_leave_the_promise_over_all_rounds():
+def test_correlated_noises_leave_the_guarantee_over_all_rounds():
     spec = spec_of(threshold=0.3, cost_noise=0.3, reward_noise=0.3)
     run = simulate(hp_student(), Correlated(dim=3), spec, rounds=20, seeds=SEEDS)
     assert binomtest(int(run.violations.sum()), 20 * SEEDS, 0.05, alternative="greater").pvalue > LEVEL
@@ -168,6 +173,6 @@ def test_correlated_noises_leave_the_promise_over_all_rounds():
 def test_hundreds_of_rounds_earn_most_of_what_the_exact_clairvoyant_earns():
     """At noise 1, d = 5, δ = .05; benchmarks/student.py has the table."""
     asked = [("per_round", 200, 0.73), ("per_round", 1000, 0.90), ("anytime", 500, 0.50)]
-    for promise, rounds, least in asked if FULL else asked[:1]:
-        run = simulate(hp_student(promise=promise), LinearWorld(dim=5), spec_of(), rounds=rounds, seeds=20)
+    for guarantee, rounds, least in asked if FULL else asked[:1]:
+        run = simulate(hp_student(guarantee=guarantee), LinearWorld(dim=5), spec_of(), rounds=rounds, seeds=20)
         assert run.reward.sum() / run.exact_clairvoyant_reward.sum() > least

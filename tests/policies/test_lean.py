@@ -1,4 +1,4 @@
-"""HP-Conformal without sign groups: definition, promise, and where it ends.
+"""HP-Conformal without sign groups: definition, guarantee, and where it ends.
 
 Level: each statistical assertion fails with probability below 1e-6 if the theorem holds; seeds are fixed.
 """
@@ -9,7 +9,7 @@ from scipy.stats import binomtest
 
 from safedial import LinearWorld, make_policy, simulate
 from safedial.bounds.ranks import places
-from safedial.policies import promised_risk
+from safedial.policies import guaranteed_risk
 from safedial.policies.conformal_rounds import Setup
 from tests.conftest import make_spec
 from tests.policies.test_frozen import filled, ridge_coef
@@ -88,11 +88,11 @@ def played(policy, spec, data, times):
 TIMES = (8, 12, 20, 21, 40, 120)
 
 
-def test_every_round_keeps_the_promise_from_the_first_on(count):
+def test_every_round_keeps_the_guarantee_from_the_first_on(count):
     """The reward's noise is the cost's, with its sign turned: which doses are full depends on past costs."""
     spec = make_spec(violation_risk=RISK)
     policy = make_policy("hp_conformal", groups="none", probe=1.0, start_dose=1e-3)
-    assert promised_risk(policy, spec) == RISK
+    assert guaranteed_risk(policy, spec) == RISK
     over = []
     for _, choice, cost in played(policy, spec, drawn(count(1500, 20_000), TIMES[-1], related=-1.0), TIMES):
         assert np.all(choice.intensity > 0.0), "a round without a dose would teach nothing"
@@ -102,7 +102,7 @@ def test_every_round_keeps_the_promise_from_the_first_on(count):
     assert over[-1] > 0.03, "the test is not idle"
 
 
-def test_the_promise_without_sign_groups_is_over_all_rounds_and_not_among_those_expected_to_benefit(count):
+def test_the_guarantee_without_sign_groups_is_over_all_rounds_and_not_among_those_expected_to_benefit(count):
     """Costs spread widely where benefit is expected: 2δ there and none elsewhere is δ over all."""
     spec = make_spec(violation_risk=RISK)
     data = drawn(count(1500, 20_000), 120, spread=lambda x: np.where(x[..., 0] > 0.0, 2.0, 0.2))
@@ -114,10 +114,10 @@ def test_the_promise_without_sign_groups_is_over_all_rounds_and_not_among_those_
             assert at_most(above, RISK), groups
             rates[groups] = above[benefit]
     assert at_most(rates["sign"], RISK)
-    assert exceeds(rates["none"], 1.2 * RISK), "a promise over all rounds says nothing about a part of them"
+    assert exceeds(rates["none"], 1.2 * RISK), "a guarantee over all rounds says nothing about a part of them"
 
 
-def test_a_user_group_keeps_its_own_promise_without_sign_groups(count):
+def test_a_user_group_keeps_its_own_guarantee_without_sign_groups(count):
     spec = make_spec(violation_risk=RISK)
     data = drawn(count(600, 20_000), 100, spread=lambda x: np.where(x[..., 2] > 0.0, 2.0, 0.2))
     data[0][..., 2] = np.sign(data[0][..., 2])
@@ -144,7 +144,7 @@ def test_the_watch_finds_a_drift_and_is_silent_without_one(count):
 
 
 @pytest.mark.parametrize(("dim", "share", "early"), [(5, 0.98, 0.8), (10, 0.968, 0.7)])
-def test_it_earns_what_was_promised_for_it(dim, share, early, count):
+def test_it_earns_what_was_guaranteed_for_it(dim, share, early, count):
     """`benchmarks/conformal_lean.py` prints it; the first 800 rounds earn less, because they learn most."""
     rounds, seeds, least = count((500, 3, early), (10_000, 20, share))
     policy = make_policy("hp_conformal", **LEAN, probe=0.001)

@@ -1,4 +1,4 @@
-"""Rounds that are left out: as if they had never been, and the promise among the others."""
+"""Rounds that are left out: as if they had never been, and the guarantee among the others."""
 
 import numpy as np
 import pytest
@@ -56,8 +56,8 @@ def test_what_is_known_or_forgotten_is_not_left_out():
 
 
 @pytest.mark.slow
-def test_the_promise_holds_where_a_tenth_is_void_for_unrelated_reasons(count):
-    """The same rounds are void in every seed: the promise holds given which they are."""
+def test_the_guarantee_holds_where_a_tenth_is_void_for_unrelated_reasons(count):
+    """The same rounds are void in every seed: the guarantee holds given which they are."""
     risk, seeds = 0.05, count(1500, 6000)
     spec, world = make_spec(violation_risk=risk, threshold=0.5), LinearWorld(dim=4, noise="student-t3")
     policy = make_policy("hp_conformal", start_dose=1e-3, probe=1.0)

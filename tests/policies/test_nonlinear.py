@@ -1,4 +1,4 @@
-"""Algorithm 2: the linear case is the linear policy, certified classes keep the promise, heuristics have none."""
+"""Algorithm 2: the linear case is the linear policy, certified classes keep the guarantee, heuristics have none."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from safedial.policies import nonlinear_hp_probe, nonlinear_hp_ucb
 from safedial.policies.classes import binary, features, finite, kernel, linear
 from safedial.simulation.linear_world import LinearWorld
 from safedial.simulation.nonlinear_worlds import NonlinearWorld, waves
-from safedial.simulation.results import promise_holds, summary
+from safedial.simulation.results import guarantee_holds, summary
 from safedial.simulation.run import simulate
 from tests.conftest import make_spec
 
@@ -42,7 +42,7 @@ OWN = {
 
 @pytest.mark.parametrize("policy", [nonlinear_hp_ucb, nonlinear_hp_probe])
 @pytest.mark.parametrize("name", OWN)
-def test_violations_stay_within_the_promised_risk(name, policy, count):
+def test_violations_stay_within_the_guaranteed_risk(name, policy, count):
     """P(C > τ) ≤ δ + δ′ for every certified class in a world it contains; level 1e-6 a case."""
     class_, world = OWN[name]
     spec = make_spec(threshold=0.3, violation_risk=0.1, estimation_risk=0.05, cost_noise=0.3, reward_noise=0.3)
@@ -67,22 +67,22 @@ def test_reward_and_cost_may_have_classes_of_their_own():
     policy = nonlinear_hp_probe(cost_class=kernel(), reward_class=finite(waves(2, 50)))
     run = simulate(policy, NonlinearWorld(kind="kernel", dim=2), make_spec(), rounds=30, seeds=2)
     assert run.informative_rounds.min() == 30
-    assert policy.promise == "certified"
+    assert policy.guarantee == "certified"
     heuristic = kernel()._replace(name="mine", label="heuristic")
-    assert nonlinear_hp_ucb(cost_class=kernel(), reward_class=heuristic).promise == "certified"
-    assert nonlinear_hp_ucb(cost_class=heuristic, reward_class=kernel()).promise == "heuristic"
+    assert nonlinear_hp_ucb(cost_class=kernel(), reward_class=heuristic).guarantee == "certified"
+    assert nonlinear_hp_ucb(cost_class=heuristic, reward_class=kernel()).guarantee == "heuristic"
 
 
 def test_a_heuristic_class_reports_its_rate_and_never_says_certified():
     policy = nonlinear_hp_probe(cost_class=kernel()._replace(name="mine", label="heuristic"))
     run = simulate(policy, NonlinearWorld(kind="dose-toxicity", dim=2), make_spec(), rounds=12, seeds=1)
     report = summary(run)
-    assert report["promised_risk"] is None
+    assert report["guaranteed_risk"] is None
     assert report["violation_rate"] >= 0.0
     assert "certified" not in str({key: value for key, value in report.items() if key != "uncertified_rounds"})
 
 
-def test_a_promise_is_stated_only_where_the_truth_lies_in_the_class():
+def test_a_guarantee_is_stated_only_where_the_truth_lies_in_the_class():
     kernel_world, finite_world = NonlinearWorld(kind="kernel", dim=2), NonlinearWorld(kind="finite", dim=2)
     logistic = NonlinearWorld(kind="logistic", dim=2)
     cases = [
@@ -120,10 +120,10 @@ def test_a_promise_is_stated_only_where_the_truth_lies_in_the_class():
         (make_policy("fixed"), logistic, False),
     ]
     for policy, world, stated in cases:
-        assert promise_holds(policy, world, make_spec()) is stated, (policy.name, policy.options, world)
+        assert guarantee_holds(policy, world, make_spec()) is stated, (policy.name, policy.options, world)
     short = nonlinear_hp_ucb(cost_class=binary(norm=0.5, odds=0.25))
-    assert not promise_holds(short, logistic, make_spec(coefficient_bound=1.0))
-    assert promise_holds(short, logistic, make_spec(coefficient_bound=0.5))
+    assert not guarantee_holds(short, logistic, make_spec(coefficient_bound=1.0))
+    assert guarantee_holds(short, logistic, make_spec(coefficient_bound=0.5))
 
 
 def test_without_a_bound_the_first_action_takes_the_norms():

@@ -1,4 +1,4 @@
-"""An agent under the conformal promise, and rounds to teach it with."""
+"""An agent under the conformal guarantee, and rounds to teach it with."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ DIM = 3
 
 
 def conformal_spec(**changes):
-    return SafetySpec(**({"threshold": 0.5, "violation_risk": 0.1, "promise": "conformal"} | changes))
+    return SafetySpec(**({"threshold": 0.5, "violation_risk": 0.1, "guarantee": "conformal"} | changes))
 
 
 def outcome(rng, context, intensity):

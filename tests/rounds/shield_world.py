@@ -8,8 +8,8 @@ from safedial import Agent, Dial, Features, SafetySpec, growth, make_policy
 
 RISK = 0.1
 BRACKET = growth.relative(0.7, 1.4, floor=0.5)
-SPEC = SafetySpec(threshold=2.0, violation_risk=RISK, promise="bracket")
-ZERO_ONE = SafetySpec(threshold=0.5, violation_risk=RISK, promise="bracket")
+SPEC = SafetySpec(threshold=2.0, violation_risk=RISK, guarantee="bracket")
+ZERO_ONE = SafetySpec(threshold=0.5, violation_risk=RISK, guarantee="bracket")
 NAMES = Features(names=("dose", "weight", "steep"), center=(4.0, 70.0, 0.0), scale=(2.0, 30.0, 1.0))
 DIAL = Dial(high=20.0, unit="U")
 

@@ -191,7 +191,7 @@ def test_sensor_noise_weights_what_is_learned():
     assert low.decide([0.5, 0.1]).prediction.width > high.decide([0.5, 0.1]).prediction.width
 
 
-def test_a_broken_promise_raises_the_alarm_and_every_decision_says_so():
+def test_a_broken_guarantee_raises_the_alarm_and_every_decision_says_so():
     agent = trained()
     assert not agent.alarmed
     rounds = 0
@@ -355,7 +355,7 @@ def test_decisions_without_an_outcome_are_forgotten_in_the_end(monkeypatch):
 
 
 def test_a_preview_changes_nothing_and_shows_what_decide_would_say():
-    agent = trained(policy=make_policy("thompson"), spec=make_spec(promise="joint"))
+    agent = trained(policy=make_policy("thompson"), spec=make_spec(guarantee="joint"))
     before = snapshot(agent)
     seen = agent.preview([0.1, 0.2])
     assert_unchanged(agent, before)

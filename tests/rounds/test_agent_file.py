@@ -11,7 +11,7 @@ def saved(tmp_path):
     features = Features(names=("a", "b"), center=(1, 2), scale=(3, 4), intercept=True)
     agent = Agent(
         3,
-        make_spec(context_bound=2.0, promise="joint"),
+        make_spec(context_bound=2.0, guarantee="joint"),
         policy=make_policy("epsilon_greedy", epsilon=0.3),
         dose=Dose(hill(0.5, 2.0), power(1.5)),
         dial=Dial(high=20, unit="mg", levels=[1, 2, 20]),

@@ -1,4 +1,4 @@
-"""Several costs under a certified promise: the smallest of the settings, with the risks split.
+"""Several costs under a certified guarantee: the smallest of the settings, with the risks split.
 
 Level: each statistical assertion fails with probability below 1e-6 if the theorem holds; seeds are fixed.
 """
@@ -67,15 +67,16 @@ def run(agent, rounds, seed=0, **world):
 
 
 @pytest.mark.parametrize(
-    ("name", "promise"), [("hp_probe", "certified"), ("hp_ucb", "joint"), ("thompson", "certified"), ("fixed", "joint")]
+    ("name", "guarantee"),
+    [("hp_probe", "certified"), ("hp_ucb", "joint"), ("thompson", "certified"), ("fixed", "joint")],
 )
-def test_the_setting_is_the_smallest_of_those_of_separate_agents(name, promise):
+def test_the_setting_is_the_smallest_of_those_of_separate_agents(name, guarantee):
     """Two agents that know one cost each, with half of the risks, told what both together advised."""
     shares = {
         "heat": Cost(threshold=2, noise=0.2, share=0.3),
         "load": Cost(threshold=1.5, noise=0.1, share=0.7),
     }
-    stated = {"promise": promise, "ridge": 1.0, **CONSTANTS}
+    stated = {"guarantee": guarantee, "ridge": 1.0, **CONSTANTS}
     spec = SafetySpec(costs=shares, violation_risk=0.02, estimation_risk=0.01, **stated)
     both, rng = Agent(2, spec, policy=name, dial=DIAL), np.random.default_rng(1)
     heat = SafetySpec(threshold=2, cost_noise=0.2, violation_risk=0.006, estimation_risk=0.003, **stated)
@@ -128,7 +129,7 @@ def test_each_cost_has_its_own_curve_and_the_certificate_says_what_each_allows()
     told = decision.certificate
     json.dumps(told)
     assert told["statement"] == "P(heat > 2 C or load > 1.5) <= 0.03 in this round"
-    assert (told["promise"], told["risk"]["this_round"]) == ("certified", pytest.approx(0.02))
+    assert (told["guarantee"], told["risk"]["this_round"]) == ("certified", pytest.approx(0.02))
     heat, load = told["costs"]["heat"], told["costs"]["load"]
     assert (heat["risk"]["violation_risk"], load["risk"]["estimation_risk"]) == (0.01, 0.005)
     settings = {"heat": heat["safe_intensity"], "load": math.sqrt(load["safe_intensity"])}
@@ -249,7 +250,7 @@ def agent_sample(agent, heat):
         ({"noise_scale": power_scale(2)}, "noise_scale = .*cannot be combined with costs; leave it out"),
         ({"margin": "bounded", "noise_low": -1, "noise_high": 1}, "noise_low = -1: cannot be combined with costs"),
         ({"costs": {"heat": Cost(threshold=1, growth=growth.additive(0, 1))}}, "must state its noise, for a certified"),
-        ({"promise": "bracket", "estimation_risk": None}, "must state its growth, for a bracket"),
+        ({"guarantee": "bracket", "estimation_risk": None}, "must state its growth, for a bracket"),
         ({"costs": {"a": Cost(threshold=1, noise=1, share=0.5), "b": COSTS["load"]}}, r"share = \[0.5\]: must be"),
         ({"costs": {"a": Cost(threshold=1, noise=1, share=0.5)}}, r"share = \[0.5\]: .* with the sum 1"),
         ({"violation_risk": None}, "violation_risk = None: is missing"),
@@ -283,7 +284,7 @@ def test_policies_without_a_proof_for_several_costs_say_so():
     for policy in ("on_expectation", classes):
         with pytest.raises(InvalidInput, match="takes one cost: only certified policies with a linear estimate"):
             Agent(2, SPEC, policy=policy)
-    with pytest.raises(InvalidInput, match="promise = 'certified': does not match policy hp_shield"):
+    with pytest.raises(InvalidInput, match="guarantee = 'certified': does not match policy hp_shield"):
         Agent(2, SPEC, policy=make_policy("hp_shield", base=0))
 
 

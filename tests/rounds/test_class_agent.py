@@ -72,7 +72,7 @@ def test_the_certificate_says_which_class_and_what_it_rests_on():
     agent = Agent(2, SPEC, policy=POLICIES["kernel"])
     decision = list(rounds(agent, 8))[-1]
     facts = decision.certificate
-    assert facts["promise"] == "certified"
+    assert facts["guarantee"] == "certified"
     assert facts["model"]["cost_class"]["kernel"] == "rbf:0.5"
     margin = facts["noise_margin"]
     assert facts["safe_intensity"] == pytest.approx(min(1.0, 0.5 / (facts["cost_upper"] + margin)), rel=1e-9)
@@ -86,10 +86,10 @@ def test_a_binary_certificate_can_be_recomputed_by_hand():
     assert facts["safe_intensity"] == pytest.approx(min(1.0, 0.25 * np.exp(-facts["cost_upper"])), rel=1e-9)
 
 
-def test_a_heuristic_class_promises_nothing_and_never_says_certified():
+def test_a_heuristic_class_guarantees_nothing_and_never_says_certified():
     agent = Agent(2, SPEC, policy=POLICIES["heuristic"])
     decision = agent.decide([0.1, 0.2])
-    assert decision.promise == "none"
+    assert decision.guarantee == "none"
     assert not decision.certified
     assert decision.certificate["statement"].startswith("none")
     assert "certified" not in decision.explain()
@@ -153,7 +153,7 @@ def test_a_full_class_refuses_before_the_other_learns():
         {"cost_sensor_noise": 0.1, "threshold_on": "true"},
         {"margin": "gaussian"},
         {"margin": "bounded", "noise_low": -0.5, "noise_high": 0.4},
-        {"promise": "joint"},
+        {"guarantee": "joint"},
     ],
     ids=str,
 )

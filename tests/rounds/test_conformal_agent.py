@@ -1,4 +1,4 @@
-"""The Agent under the conformal promise: its start, its certificate, its groups, its alarm, its refusals."""
+"""The Agent under the conformal guarantee: its start, its certificate, its groups, its alarm, its refusals."""
 
 import json
 
@@ -48,17 +48,17 @@ def test_constants_can_certify_the_start():
     assert decision.action == pytest.approx(0.5 / (0.5 + 0.3 * np.sqrt(2 * np.log(10))))
     assert "start-up" in decision.explain()
     assert agent.policy.options["start_dose"] is None
-    assert decision.certificate["promise"] == "certified"
+    assert decision.certificate["guarantee"] == "certified"
     assert decision.prediction.informative_rounds == 0
 
 
-def test_the_certificate_states_promise_group_rank_and_what_voids_it():
+def test_the_certificate_states_guarantee_group_rank_and_what_voids_it():
     agent, _ = taught(300)
     decision = agent.decide([1.0, 0.0, 0.0])
     told = decision.certificate
     json.dumps(told)
     group = told["group"]
-    assert told["promise"] == "conformal"
+    assert told["guarantee"] == "conformal"
     assert told["holds"]
     assert group["benefit_expected"]
     assert 10 <= group["used"] <= group["calibration_rounds"]
@@ -89,7 +89,7 @@ def test_a_baseline_cost_is_shown_in_the_arithmetic_and_a_probe_too():
     assert "This decision gives 0.001 of it" in refused.explain()
     assert "since" in agent.decide([0.05, -3.0, 0.0]).explain()
     over = agent.decide([0.1, 0.0, 0.0], baseline_cost=0.6)
-    assert (over.promise, over.limit, over.action) == ("none", "no_certified_action", 0.0)
+    assert (over.guarantee, over.limit, over.action) == ("none", "no_certified_action", 0.0)
     assert over.certificate["assumptions"] == []
 
 
@@ -99,7 +99,7 @@ def test_a_preview_is_what_the_decision_will_be():
         context = rng.standard_normal(DIM) / 2
         seen = agent.preview(context)
         decision = agent.decide(context)
-        assert (seen.action, seen.promise) == (decision.action, decision.promise)
+        assert (seen.action, seen.guarantee) == (decision.action, decision.guarantee)
         agent.update(decision, **outcome(rng, context, decision.intensity))
 
 
@@ -119,13 +119,13 @@ def test_a_group_never_seen_gets_the_start_dose():
         raw = {"age": float(rng.choice([30, 60])), "weight": float(70 + 20 * rng.standard_normal())}
         decision = agent.decide(raw)
         agent.update(decision, **outcome(rng, decision.context, decision.intensity))
-    assert agent.decide({"age": 30, "weight": 70}).promise == "conformal"
+    assert agent.decide({"age": 30, "weight": 70}).guarantee == "conformal"
     new = agent.decide({"age": 90, "weight": 70})
-    assert (new.promise, new.action, new.limit) == ("declared", 0.05, "start_dose")
+    assert (new.guarantee, new.action, new.limit) == ("declared", 0.05, "start_dose")
     assert "0 calibration rounds" in new.explain()
     assert "age = 90)" in new.explain()
     agent.update(new, reward=0.0, cost=0.0)
-    assert agent.decide({"age": 90, "weight": 70}).promise == "declared"
+    assert agent.decide({"age": 90, "weight": 70}).guarantee == "declared"
 
 
 def test_drift_is_found_and_a_person_decides():
@@ -137,14 +137,14 @@ def test_drift_is_found_and_a_person_decides():
         agent.update(decision, reward=0.0, cost=decision.intensity * (3.0 + 0.1 * rng.standard_normal()))
     assert agent.alarmed
     doubtful = agent.decide([1.0, 0.0, 0.0])
-    assert (doubtful.limit, doubtful.promise, doubtful.action) == ("drift", "none", 0.05)
+    assert (doubtful.limit, doubtful.guarantee, doubtful.action) == ("drift", "none", 0.05)
     assert "exchangeable" in doubtful.explain()
     agent.resume()
     assert not agent.alarmed
     assert agent.evidence == pytest.approx(1.0)
-    assert agent.decide([1.0, 0.0, 0.0]).promise == "conformal"
+    assert agent.decide([1.0, 0.0, 0.0]).guarantee == "conformal"
     agent.resume(forget=True)
-    assert agent.decide([1.0, 0.0, 0.0]).promise == "declared"
+    assert agent.decide([1.0, 0.0, 0.0]).guarantee == "declared"
     assert agent.informative_rounds == 0
 
 
@@ -183,13 +183,13 @@ def test_a_dial_with_units_and_levels(tmp_path):
         ({}, {"start_action": 2.0}, "start_action"),
         ({}, {"start_action": "a"}, "start_action"),
         ({}, {"start_action": 0.2, "policy": make_policy("hp_conformal", start_dose=0.1)}, "above the policy's"),
-        ({}, {"start_action": 0.1, "policy": "hp_ucb"}, "promise"),
+        ({}, {"start_action": 0.1, "policy": "hp_ucb"}, "guarantee"),
         ({"cost_sensor_noise": 0.1}, {"start_action": 0.1}, "sensor"),
         ({}, {"start_action": 3.0, "dial": LEVELS}, "levels"),
         ({}, {"policy": make_policy("hp_conformal", start_dose=0.01), "dial": LEVELS}, "has no effect"),
         ({}, {"start_action": 0.1, "policy": make_policy("hp_conformal", group="age")}, "group"),
         ({}, {"start_action": 0.1, "policy": make_policy("hp_conformal", group=9)}, "group"),
-        ({"promise": "guess"}, {}, "promise"),
+        ({"guarantee": "guess"}, {}, "guarantee"),
     ],
 )  # fmt: skip
 def test_an_agent_that_cannot_start_is_refused(spec, arguments, named):
@@ -198,7 +198,7 @@ def test_an_agent_that_cannot_start_is_refused(spec, arguments, named):
 
 
 def test_a_certified_spec_goes_with_certified_policies_only():
-    with pytest.raises(InvalidInput, match="promise"):
+    with pytest.raises(InvalidInput, match="guarantee"):
         Agent(DIM, make_spec(), policy="hp_conformal")
     with pytest.raises(InvalidInput, match="start_action"):
         Agent(DIM, make_spec(), start_action=0.1)
@@ -217,14 +217,14 @@ def test_the_constants_may_be_left_out_of_a_conformal_spec_only():
     spec = conformal_spec(total_risk=0.1, violation_risk=None)
     assert (spec.violation_risk, spec.estimation_risk, spec.cost_noise) == (0.1, None, None)
     assert SafetySpec.from_dict(spec.to_dict()) == spec
-    with pytest.raises(InvalidInput, match="promise='conformal'"):
+    with pytest.raises(InvalidInput, match="guarantee='conformal'"):
         SafetySpec(threshold=0.5, total_risk=0.1)
     with pytest.raises(InvalidInput, match="lacks"):
         SafetySpec.from_dict({"threshold": 0.5, "total_risk": 0.1})
 
 
 def test_a_loaded_agent_that_is_proved_says_no_warning(tmp_path):
-    spec = SafetySpec(threshold=0.5, violation_risk=0.3, promise="conformal")
+    spec = SafetySpec(threshold=0.5, violation_risk=0.3, guarantee="conformal")
     agent = Agent(2, spec, policy=make_policy("hp_conformal"), start_action=0.1)
     agent.save(tmp_path / "agent")
     assert Agent.load(tmp_path / "agent").decisions == 0
@@ -246,7 +246,7 @@ def test_agents_probe_less_than_simulations_unless_it_is_stated(tmp_path):
         Agent.load(tmp_path / "old", policy=make_policy("hp_conformal", probe=0.1, group=policy.options["group"]))
 
 
-def test_without_sign_groups_every_round_calibrates_and_the_promise_says_over_whom():
+def test_without_sign_groups_every_round_calibrates_and_the_guarantee_says_over_whom():
     policy = make_policy("hp_conformal", groups="none", reach=None)
     agent, _ = taught(24, Agent(DIM, conformal_spec(), policy=policy, start_action=0.05))
     decision = agent.decide([0.2, 0.1, 0.0])

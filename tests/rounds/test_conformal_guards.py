@@ -73,7 +73,7 @@ def test_the_certificate_names_the_reach_as_a_guard_and_not_a_proof():
     first = next(decision for decision in told if decision.limit == "reach")
     facts = json.loads(json.dumps(first.certificate))
     assert facts["reach"] == {"factor": 2.0, "tenth_applied": 0.07, "proof": False}
-    assert (first.promise, first.action) == ("conformal", pytest.approx(0.14))
+    assert (first.guarantee, first.action) == ("conformal", pytest.approx(0.14))
     assert facts["bound_intensity"] > facts["safe_intensity"] == pytest.approx(0.14)
     words = first.explain()
     assert "The reach: 2 times 0.07, the 10th largest applied intensity with a known outcome" in words
@@ -90,7 +90,7 @@ def test_before_ten_known_outcomes_the_reach_is_the_start():
         if number in (1, 3, 5, 7, 9, 11, 13, 15, 17):
             agent.update(decision, reward=0.05, cost=0.001 * rng.random())
     decision = agent.decide(context_of(rng))
-    assert (decision.promise, decision.limit, decision.action) == ("conformal", "reach", 0.05)
+    assert (decision.guarantee, decision.limit, decision.action) == ("conformal", "reach", 0.05)
     assert decision.certificate["reach"]["tenth_applied"] is None
     assert "the start dose, until ten rounds have known outcomes" in decision.explain()
 
@@ -139,7 +139,7 @@ def test_costs_that_are_an_excess_over_a_limit_leave_the_start_dose():
     agent, told, _ = climbed(0, spread=0.0)
     assert {decision.action for decision in told} == {0.07}
     last = told[-1]
-    assert (last.limit, last.promise) == ("no_information", "declared")
+    assert (last.limit, last.guarantee) == ("no_information", "declared")
     facts = last.certificate["tied_costs"]
     assert facts["cost"] == 0.0
     assert facts["rounds"] == facts["of"] >= 19
@@ -172,7 +172,7 @@ def test_a_group_without_information_does_not_hold_up_the_others():
         agent.update(decision, reward=decision.intensity * (1.0 + context[-1]), cost=cost)
     flat, told = (agent.decide([0.1, 1.0, label]) for label in (0.0, 1.0))
     assert (flat.limit, flat.action) == ("no_information", 0.05)
-    assert told.promise == "conformal"
+    assert told.guarantee == "conformal"
     assert told.action > 0.1
 
 
@@ -185,11 +185,11 @@ def test_a_dial_with_levels_gives_its_lowest_level_and_never_nothing():
         assert decision.action >= 2.0
         limits.add(decision.limit)
         if decision.limit == "lowest_level":
-            assert (decision.promise, decision.action) == ("declared", 2.0)
+            assert (decision.guarantee, decision.action) == ("declared", 2.0)
             assert decision.certificate["bound_intensity"] < 0.2
             assert "at most the start dose" in decision.explain()
             assert not decision.certificate["holds"]
-        elif decision.promise == "conformal":
+        elif decision.guarantee == "conformal":
             assert decision.intensity <= decision.certificate["bound_intensity"] * (1 + 1e-9)
         agent.update(decision, **outcome(rng, context, decision.intensity))
     assert {"lowest_level", "level", "start_dose"} <= limits
@@ -259,7 +259,7 @@ def test_history_that_only_trains_leaves_calibration_to_the_agents_own_rounds():
 
 def test_a_long_history_does_not_put_off_refits():
     agent = drifted_pilot("train", 0, rounds=120, pilot=3000)
-    assert agent.decide(context_of(np.random.default_rng(0))).promise == "conformal"
+    assert agent.decide(context_of(np.random.default_rng(0))).guarantee == "conformal"
 
 
 def test_decisions_at_the_start_are_counted_with_the_outcomes_that_are_missing():

@@ -10,16 +10,16 @@ from tests.rounds.conformal_rounds import DIM, conformal_spec, outcome, taught
 def test_the_first_rounds_play_what_was_declared_and_later_ones_more():
     agent, _ = taught(0)
     first = agent.decide([0.1, 0.2, 0.3])
-    assert (first.action, first.promise, first.limit, first.certified) == (0.05, "declared", "start_dose", False)
+    assert (first.action, first.guarantee, first.limit, first.certified) == (0.05, "declared", "start_dose", False)
     agent, _ = taught(300)
     later = agent.decide([1.0, 0.0, 0.0])
-    assert later.promise == "conformal"
+    assert later.guarantee == "conformal"
     assert later.limit in ("conformal_bound", "full_dose")
     assert later.action > 0.3
     assert "Decision(round=301" in repr(later)
 
 
-def test_rounds_whose_outcome_never_comes_count_against_the_promise():
+def test_rounds_whose_outcome_never_comes_count_against_the_guarantee():
     """More missing than the risk allows: no score bounds the next, and the start dose stays."""
     agent, rng = taught(0)
     for number in range(200):
@@ -27,7 +27,7 @@ def test_rounds_whose_outcome_never_comes_count_against_the_promise():
         decision = agent.decide(context)
         if number % 4 != 1:
             agent.update(decision, **outcome(rng, context, decision.intensity))
-    assert agent.decide([1.0, 0.0, 0.0]).promise == "declared"
+    assert agent.decide([1.0, 0.0, 0.0]).guarantee == "declared"
     assert agent.informative_rounds == 150
 
 
@@ -77,22 +77,22 @@ def test_an_open_round_can_be_reported_by_its_number_after_loading(tmp_path):
 
 def test_a_list_of_decisions_refits_at_most_once_and_before_it():
     agent, rng = taught(300)
-    assert all(decision.promise == "conformal" for decision in agent.decide_many(rng.standard_normal((200, DIM)) / 2))
+    assert all(decision.guarantee == "conformal" for decision in agent.decide_many(rng.standard_normal((200, DIM)) / 2))
 
 
 def test_a_lag_leaves_out_rounds_that_may_still_be_open():
     shares = []
     for lag in (0, 20):
         agent, rng = Agent(DIM, conformal_spec(), policy=make_policy("hp_conformal", lag=lag), start_action=0.05), None
-        rng, waiting, promises = np.random.default_rng(0), [], []
+        rng, waiting, guarantees = np.random.default_rng(0), [], []
         for _ in range(400):
             context = rng.standard_normal(DIM) / 2
             waiting.append(agent.decide(context))
-            promises.append(waiting[-1].promise)
+            guarantees.append(waiting[-1].guarantee)
             if len(waiting) > 15:
                 done = waiting.pop(0)
                 agent.update(done, **outcome(rng, done.context, done.intensity))
-        shares.append(np.mean([promise == "conformal" for promise in promises]))
+        shares.append(np.mean([guarantee == "conformal" for guarantee in guarantees]))
     assert shares[1] > 0.7 > shares[0] + 0.1
 
 
@@ -120,8 +120,8 @@ def test_violations_are_counted():
     assert agent.violations == 1
 
 
-@pytest.mark.parametrize(("history", "promise"), [("train", "declared"), ("calibrate", "conformal")])
-def test_history_can_be_given_before_the_first_decision(history, promise):
+@pytest.mark.parametrize(("history", "guarantee"), [("train", "declared"), ("calibrate", "conformal")])
+def test_history_can_be_given_before_the_first_decision(history, guarantee):
     rng = np.random.default_rng(0)
     contexts = rng.standard_normal((400, DIM)) / 2
     results = [outcome(rng, context, 0.1) for context in contexts]
@@ -129,7 +129,7 @@ def test_history_can_be_given_before_the_first_decision(history, promise):
     agent = Agent(DIM, conformal_spec(), start_action=0.05, policy=policy)
     agent.update_many(contexts, [0.1] * 400, [r["reward"] for r in results], [r["cost"] for r in results])
     decision = agent.decide([1.0, 0.0, 0.0])
-    assert decision.promise == promise
+    assert decision.guarantee == guarantee
     np.testing.assert_allclose(agent.cost_coef, [0.3, 0.5, 0.1], atol=0.15)
 
 
@@ -185,7 +185,7 @@ def test_memory_stays_within_the_window():
     policy = make_policy("hp_conformal", window=100)
     agent, _ = taught(700, policy=policy)
     assert agent._learner.rounds.cost.size <= 400
-    assert agent.decide([1.0, 0.0, 0.0]).promise == "conformal"
+    assert agent.decide([1.0, 0.0, 0.0]).guarantee == "conformal"
     old = agent.decide([0.5, 0.5, 0.5])
     taught(300, agent, seed=4)
     before = agent._learner.rounds.cost.copy()

@@ -9,9 +9,9 @@ RISK = {"violation_risk": 0.05}
 COSTS = {"level": Cost(threshold=20, growth=growth.relative(0.7, 1.4, floor=2))}
 STATED = {
     "hp_probe": ({"threshold": 0.5, "total_risk": 0.05, **CONSTANTS}, "upper bounds on the noise"),
-    "hp_student": ({"threshold": 0.5, **RISK, "promise": "student"}, "Gaussian"),
-    "hp_conformal": ({"threshold": 0.5, **RISK, "promise": "conformal"}, "exchangeable"),
-    "hp_shield": ({"costs": COSTS, **RISK, "promise": "bracket"}, "a growth bracket"),
+    "hp_student": ({"threshold": 0.5, **RISK, "guarantee": "student"}, "Gaussian"),
+    "hp_conformal": ({"threshold": 0.5, **RISK, "guarantee": "conformal"}, "exchangeable"),
+    "hp_shield": ({"costs": COSTS, **RISK, "guarantee": "bracket"}, "a growth bracket"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Every explanation holds what its certificate promises and assumes, and says how the bound was found.
+"""Every explanation holds what its certificate guarantees and assumes, and says how the bound was found.
 
 The words of each case are those that only its kind of bound, or of start, has.
 """
@@ -13,13 +13,13 @@ from tests.conftest import make_spec
 
 QUIET = {"cost_noise": 0.2, "reward_noise": 0.2}
 BOUNDED = {"margin": "bounded", "noise_low": -1.0, "noise_high": 1.0, "margin_risk": 0.05, "violation_risk": 0.2}
-STUDENT = SafetySpec(threshold=0.5, violation_risk=0.2, estimation_risk=0.01, promise="student")
-START = SafetySpec(threshold=0.5, violation_risk=0.2, promise="student", cost_noise=0.2, coefficient_bound=1,
+STUDENT = SafetySpec(threshold=0.5, violation_risk=0.2, estimation_risk=0.01, guarantee="student")
+START = SafetySpec(threshold=0.5, violation_risk=0.2, guarantee="student", cost_noise=0.2, coefficient_bound=1,
                    context_bound=4)  # fmt: skip
 COSTS = {"heat": Cost(threshold=2, noise=0.2, unit="C"), "load": Cost(threshold=1.5, noise=0.1, curve=power(2.0))}
 SEVERAL = SafetySpec(costs=COSTS, total_risk=0.03, reward_noise=0.1, coefficient_bound=3, context_bound=1)
 TWO = SafetySpec(
-    costs={"heat": Cost(threshold=0.5), "load": Cost(threshold=0.3)}, violation_risk=0.2, promise="student"
+    costs={"heat": Cost(threshold=0.5), "load": Cost(threshold=0.3)}, violation_risk=0.2, guarantee="student"
 )
 
 
@@ -63,7 +63,7 @@ CASES = {
         "what the norms alone allow, in round one",
     ),
     "learned noise": (lambda: told(Agent(2, make_spec(**BOUNDED))), "0.05 on learning the noise"),
-    "joint": (lambda: told(Agent(2, make_spec(promise="joint"))), "in any round, ever"),
+    "joint": (lambda: told(Agent(2, make_spec(guarantee="joint"))), "in any round, ever"),
     "sensor": (
         lambda: told(Agent(2, make_spec(cost_sensor_noise=0.05)), baseline_cost=0.1),
         "less the baseline cost 0.1",
@@ -92,9 +92,9 @@ CASES = {
         "The smallest of the largest settings",
     ),
     "student": (lambda: told(student(), 20), "t quantile"),
-    "tolerance": (lambda: told(student(promise="tolerance"), 20), "with probability 0.99 over the past rounds"),
-    "anytime": (lambda: told(student(promise="anytime"), 20), "has no upper bound yet, after 20 rounds"),
-    "anytime, later": (lambda: told(student(promise="anytime"), 90), "in all rounds at once"),
+    "tolerance": (lambda: told(student(guarantee="tolerance"), 20), "with probability 0.99 over the past rounds"),
+    "anytime": (lambda: told(student(guarantee="anytime"), 20), "has no upper bound yet, after 20 rounds"),
+    "anytime, later": (lambda: told(student(guarantee="anytime"), 90), "in all rounds at once"),
     "either": (lambda: told(student(either=True), 60), "the larger of the Student bound and the conformal one"),
     "either, earlier": (lambda: told(student(either=True), 6), "the conformal bound needs more rounds; there are 6"),
     "student's start": (lambda: told(student()), "none is proved yet"),
@@ -106,7 +106,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_an_explanation_holds_what_the_certificate_promises_and_how_the_bound_was_found(name):
+def test_an_explanation_holds_what_the_certificate_guarantees_and_how_the_bound_was_found(name):
     make, words = CASES[name]
     decision = make()
     text, facts = decision.explain(), decision.certificate
@@ -117,8 +117,8 @@ def test_an_explanation_holds_what_the_certificate_promises_and_how_the_bound_wa
     assert facts["statement"] in decision._repr_html_().replace("&gt;", ">").replace("&lt;", "<")
 
 
-def test_what_promises_nothing_on_the_realized_cost_never_says_safe():
+def test_what_guarantees_nothing_on_the_realized_cost_never_says_safe():
     expected = told(Agent(2, make_spec(), policy="on_expectation"))
-    assert (expected.certified, expected.certificate["promise"]) == (False, "none")
+    assert (expected.certified, expected.certificate["guarantee"]) == (False, "none")
     assert "none on the realized cost" in expected.explain()
     assert "safe" not in expected.explain()

@@ -155,8 +155,8 @@ def test_a_studys_export_is_a_log_up_to_the_first_unknown_outcome(tmp_path):
     )
 
 
-def test_rounds_of_an_export_without_a_promise_or_a_free_outcome_are_marked():
-    heads = "decision_id,seq,round,action,applied_action,status,promise,reward,cost,baseline_cost,context.x0\n"
+def test_rounds_of_an_export_without_a_guarantee_or_a_free_outcome_are_marked():
+    heads = "decision_id,seq,round,action,applied_action,status,guarantee,reward,cost,baseline_cost,context.x0\n"
     rows = "a.1,1,,,0.3,imported,imported,0.1,0.2,0,0.5\na.2,2,1,0.4,0.4,throttled,certified,0.1,0.9,0,0.6\n"
     rows += "a.3,3,2,0,,nothing given,certified,,,0.1,0.7\na.4,4,3,0.5,0.5,known,certified,0.1,0.2,0,0.8\n"
     log = parse_log(heads + rows)

@@ -87,7 +87,7 @@ def test_it_decides_learns_explains_itself_and_is_saved_and_loaded(tmp_path):
     assert agent.informative_rounds == len(CONTEXTS)
     assert decision.certificate["assumptions"][0] == "the last outcomes are like the next"
     assert decision.certificate["cost_upper"] == pytest.approx(0.4 + 0.9)
-    assert (decision.promise, decision.limit) == ("none", "probe")
+    assert (decision.guarantee, decision.limit) == ("none", "probe")
     assert "only its mean is kept at or below 0.5" in decision.explain()
     agent.save(tmp_path / "agent")
     twin = Agent.load(tmp_path / "agent", policy=cautious())
@@ -100,7 +100,7 @@ def test_a_certificate_says_whose_proof_it_is():
     ours = make_policy("hp_probe")
     policies = ours, ours._replace(name="mine"), cautious()
     certificates = [Agent(2, SPEC, policy=each).decide([0.3, 0.2]).certificate for each in policies]
-    words = "policy mine is your own: that its rule keeps the promise is your proof, not one of this package"
+    words = "policy mine is your own: that its rule keeps the guarantee is your proof, not one of this package"
     assert [words in each["assumptions"] for each in certificates] == [False, True, False]
     assert certificates[1]["assumptions"] == [*certificates[0]["assumptions"], words]
 

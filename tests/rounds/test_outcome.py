@@ -1,4 +1,4 @@
-"""What an outcome counts for: the monitor's bet must be fair in the worst case that the promise allows."""
+"""What an outcome counts for: the monitor's bet must be fair in the worst case that the guarantee allows."""
 
 import numpy as np
 import pytest

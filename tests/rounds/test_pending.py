@@ -1,4 +1,4 @@
-"""Samples that wait are as good as samples that were applied: same bounds, same promise, same bits after a save."""
+"""Samples that wait are as good as samples that were applied: same bounds, same guarantee, same bits after a save."""
 
 import numpy as np
 import pytest

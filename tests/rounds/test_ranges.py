@@ -8,7 +8,7 @@ from safedial import Agent, Features, InvalidInput, SafetySpec
 from safedial.rounds.specfile import SpecFile, parse_spec, spec_text
 
 SPEC = SafetySpec(threshold=0.5, total_risk=0.1, reward_noise=0.3, cost_noise=0.3, coefficient_bound=1, context_bound=4)
-FREE = SafetySpec(threshold=0.5, violation_risk=0.1, promise="conformal")
+FREE = SafetySpec(threshold=0.5, violation_risk=0.1, guarantee="conformal")
 
 
 def ward(**more):

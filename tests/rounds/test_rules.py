@@ -31,7 +31,7 @@ def with_units():
 
 
 def with_levels():
-    spec = SafetySpec(threshold=0.5, violation_risk=0.2, promise="conformal")
+    spec = SafetySpec(threshold=0.5, violation_risk=0.2, guarantee="conformal")
     return Agent(2, spec, dial=Dial(levels=[0.1, 0.3, 1.0]), start_action=0.1)
 
 

@@ -21,7 +21,7 @@ COSTS = {
     "auc": Cost(threshold=600, growth=growth.additive(20, "steep")),
     "glucose": Cost(threshold=-3, growth=growth.additive(0.1, 2, error=0.1), direction="below", on="true"),
 }
-SPEC = SafetySpec(costs=COSTS, violation_risk=RISK, promise="bracket")
+SPEC = SafetySpec(costs=COSTS, violation_risk=RISK, guarantee="bracket")
 NAMES = Features(names=("dose", "steep"))
 
 
@@ -93,7 +93,7 @@ def excess_numbers(latest, decision, count):
 
 
 @pytest.mark.slow
-def test_the_promise_holds_for_dependent_costs_at_each_look():
+def test_the_guarantee_holds_for_dependent_costs_at_each_look():
     looks, over, runs = (12, 25), np.zeros(2, dtype=int), 1000 if FULL else 30
     for seed in range(runs):
         world = Patients(seed)
@@ -111,8 +111,8 @@ def test_the_promise_holds_for_dependent_costs_at_each_look():
 
 def test_one_named_cost_decides_as_one_cost_does():
     bracket = growth.relative(0.7, 1.4, floor=1)
-    one = SafetySpec(threshold=20, violation_risk=RISK, promise="bracket")
-    named = SafetySpec(costs={"trough": Cost(threshold=20, growth=bracket)}, violation_risk=RISK, promise="bracket")
+    one = SafetySpec(threshold=20, violation_risk=RISK, guarantee="bracket")
+    named = SafetySpec(costs={"trough": Cost(threshold=20, growth=bracket)}, violation_risk=RISK, guarantee="bracket")
     for options in ({}, {"learned": True, "adapt": 0.02}):
         plain, other = make_agent(one, growth=bracket, **options), make_agent(named, **options)
         first = treat(plain, 90, report=lambda cost: cost["trough"])
@@ -206,7 +206,7 @@ def test_an_outcome_that_cannot_be_read_changes_nothing(cost, words):
 
 
 def test_one_cost_is_a_number():
-    one = SafetySpec(threshold=20, violation_risk=RISK, promise="bracket")
+    one = SafetySpec(threshold=20, violation_risk=RISK, guarantee="bracket")
     agent = make_agent(one, growth=growth.additive(0, 1))
     decision = agent.decide(Patients().context())
     with pytest.raises(InvalidInput, match="must be one number: the spec states one cost"):
@@ -219,7 +219,7 @@ def test_one_cost_is_a_number():
     [
         ({"costs": COSTS, "threshold": 1}, "threshold = 1: cannot be combined with costs; state it in each Cost"),
         ({"costs": COSTS, "threshold_on": "true"}, "threshold_on = 'true': cannot be combined with costs"),
-        ({"costs": COSTS, "promise": "conformal"}, r"promise = 'conformal': has no proof for several costs; use"),
+        ({"costs": COSTS, "guarantee": "conformal"}, r"guarantee = 'conformal': has no proof for several costs; use"),
         ({"costs": {}}, "costs = {}: must be a mapping from names to costs"),
         ({"costs": {"a b": COSTS["auc"]}}, "costs = 'a b': must have names of letters, digits"),
         ({"costs": {"auc": 3}}, r"costs\['auc'\] = 3: must be a Cost"),
@@ -230,7 +230,7 @@ def test_one_cost_is_a_number():
 )  # fmt: skip
 def test_a_spec_that_cannot_be_is_refused(fields, words):
     with pytest.raises(InvalidInput, match=words):
-        SafetySpec(**({"violation_risk": RISK, "promise": "bracket"} | fields))
+        SafetySpec(**({"violation_risk": RISK, "guarantee": "bracket"} | fields))
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_the_policy_leaves_to_the_costs_what_they_state(options, words):
 def test_costs_of_0_or_1_are_one_cost():
     costs = {"auc": COSTS["auc"], "fall": Cost(threshold=0.5, growth=growth.spread(1.25, 0.5))}
     with pytest.raises(InvalidInput, match=r"costs = \['fall'\]: has a spread bracket, for which there is no proof"):
-        make_agent(SafetySpec(costs=costs, violation_risk=RISK, promise="bracket"))
+        make_agent(SafetySpec(costs=costs, violation_risk=RISK, guarantee="bracket"))
 
 
 def test_a_simulation_takes_one_cost():
@@ -268,7 +268,7 @@ def test_a_spec_is_written_and_read_again():
     by_hand = parse_spec(
         """
         [spec]
-        promise = "bracket"
+        guarantee = "bracket"
         violation_risk = 0.1
         [spec.costs.trough]
         threshold = 20
@@ -280,21 +280,21 @@ def test_a_spec_is_written_and_read_again():
         """
     )
     assert by_hand.spec.costs == {name: COSTS[name] for name in ("trough", "auc")}
-    one = SafetySpec(threshold=-3.0, violation_risk=RISK, promise="bracket")
+    one = SafetySpec(threshold=-3.0, violation_risk=RISK, guarantee="bracket")
     assert "costs" not in one.to_dict()
     assert SafetySpec.from_dict(one.to_dict()) == one
 
 
 def test_thresholds_have_any_sign_where_the_bracket_allows_it():
-    spec = SafetySpec(threshold=-3.0, violation_risk=RISK, promise="bracket")
+    spec = SafetySpec(threshold=-3.0, violation_risk=RISK, guarantee="bracket")
     agent = make_agent(spec, growth=growth.additive(0.1, 2), direction="below", climb=None)
     given = treat(agent, 60, report=lambda cost: cost["glucose"])
-    assert (given[-1].promise, agent.violations <= 12) == ("bracket", True)
+    assert (given[-1].guarantee, agent.violations <= 12) == ("bracket", True)
     assert "P(cost < -3) <= 0.1" in given[-1].certificate["statement"]
-    zero = SafetySpec(threshold=0, violation_risk=RISK, promise="bracket")
+    zero = SafetySpec(threshold=0, violation_risk=RISK, guarantee="bracket")
     with pytest.raises(
         InvalidInput, match=r"threshold = 0.0: must be > error = 0, for a relative bracket; use additive"
     ):
         make_agent(zero, growth=growth.relative(1, 1, floor=0))
     with pytest.raises(InvalidInput, match=r"threshold = 0.0: must be > 0"):
-        SafetySpec(threshold=0, violation_risk=RISK, promise="conformal")
+        SafetySpec(threshold=0, violation_risk=RISK, guarantee="conformal")

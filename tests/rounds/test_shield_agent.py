@@ -33,7 +33,7 @@ from tests.rounds.shield_world import DIAL, RISK, SPEC, Patients, make_agent, ra
 def test_an_agent_decides_as_the_simulated_policy(options):
     policy, rng = shield(**options), np.random.default_rng(3)
     limit = 0.5 if policy.options["growth"].name == "spread" else 2.0
-    agent = Agent(3, SafetySpec(threshold=limit, violation_risk=RISK, promise="bracket"), policy=policy)
+    agent = Agent(3, SafetySpec(threshold=limit, violation_risk=RISK, guarantee="bracket"), policy=policy)
     state, simulated = policy.init(3, ridge=1.0, batch=(1, 1)), make_spec(threshold=limit, violation_risk=RISK)
     for number in range(1, 151):
         context = np.array([0.3, *rng.standard_normal(2)])
@@ -49,7 +49,7 @@ def test_an_agent_decides_as_the_simulated_policy(options):
         agent.update(decision, reward=reward, cost=cost)
         weight, applied = np.ones((1, 1)), np.full((1, 1), decision.action)
         state = policy.update(state, seen, reward / applied, cost / applied, weight, intensity=applied)
-    assert decision.promise == "bracket"
+    assert decision.guarantee == "bracket"
 
 
 def test_a_preview_is_what_the_decision_will_be_and_changes_nothing():
@@ -94,10 +94,10 @@ def test_several_decisions_at_once_are_those_in_turn():
             cost = world.cost(context, first.action)
             one.update(first, reward=0.0, cost=cost)
             many.update(second, reward=0.0, cost=cost)
-    assert at_once[-1].promise == "bracket"
+    assert at_once[-1].guarantee == "bracket"
 
 
-def test_the_promise_holds_at_each_look():
+def test_the_guarantee_holds_at_each_look():
     """30 runs, 5 % of the outcomes lost, settings lowered by one who foresees; batched runs show the same with more."""
     looks, over = (12, 25), np.zeros(2, dtype=int)
     for seed in range(30):
@@ -121,13 +121,13 @@ def test_the_promise_holds_at_each_look():
 def test_it_climbs_from_the_start_within_the_climb_limit_to_what_rounds_tolerate():
     agent, world = make_agent(), Patients()
     first = agent.decide(world.context())
-    assert (first.promise, first.limit) == ("declared", "shield_start")
+    assert (first.guarantee, first.limit) == ("declared", "shield_start")
     assert "0 rounds so far, too few for a risk of 0.1" in first.explain()
     assert first.action == pytest.approx(0.25 * raw(first)["dose"])
     agent.update(first, reward=0.0, cost=0.1)
     treat(agent, 8, world)
     climbing = agent.preview(world.context())
-    assert (climbing.promise, climbing.limit) == ("bracket", "climb_limit")
+    assert (climbing.guarantee, climbing.limit) == ("bracket", "climb_limit")
     assert climbing.action / raw(climbing)["dose"] == pytest.approx(0.25 * 1.25)
     treat(agent, 100, world)
     late = agent.preview(world.context())
@@ -144,7 +144,7 @@ def test_open_rounds_count_as_exceeding_unless_they_are_within_the_lag_or_vouche
         return agent.decide({"dose": 4.0, "weight": 70.0, "steep": 30.0})
 
     unreported = actions(0, lambda agent, decision: None)
-    assert (unreported.promise, unreported.action) == ("declared", 1.0)
+    assert (unreported.guarantee, unreported.action) == ("declared", 1.0)
     assert "tolerate no more than the start, or are not known" in unreported.explain()
     assert actions(4, lambda agent, decision: None).action > 2.0
 
@@ -217,14 +217,14 @@ def test_a_declared_start_action_is_given_and_a_nominal_curve_is_read_through():
     exact = {"growth": growth.relative(1, 1, floor=0), "climb": None, "start_scale": None}
     exact = make_agent(options=exact, dose=hill(0.5), start_action=0.5)
     treat(exact, 60, world)
-    assert exact.decide(world.context()).promise == "bracket"
+    assert exact.decide(world.context()).guarantee == "bracket"
     cheap, world = make_agent(dose=hill(0.5), options={"growth": growth.additive(0.0, 0.1)}), Patients()
     world.cost = lambda context, setting: 0.0
     treat(cheap, 40, world)
     assert cheap.decide(world.context()).action == 20.0
     world.cost = lambda context, setting: 9.0
     treat(cheap, 30, world)
-    assert (cheap.decide(world.context()).promise, cheap.alarmed) == ("none", True)
+    assert (cheap.decide(world.context()).guarantee, cheap.alarmed) == ("none", True)
 
 
 def test_drift_beyond_the_bracket_is_found_and_a_person_resumes():
@@ -235,12 +235,12 @@ def test_drift_beyond_the_bracket_is_found_and_a_person_resumes():
     treat(agent, 40, world)
     assert agent.stop_reason in ("bracket_drift", "start_refuted")
     doubtful = agent.decide(world.context())
-    assert (doubtful.promise, doubtful.action) == ("none", 0.2)
+    assert (doubtful.guarantee, doubtful.action) == ("none", 0.2)
     agent.resume()
     assert (agent.stop_reason, agent.evidence) == ("", pytest.approx(1.0))
     agent.resume(forget=True)
     fresh = agent.decide(world.context())
-    assert (fresh.promise, agent.informative_rounds) == ("declared", 0)
+    assert (fresh.guarantee, agent.informative_rounds) == ("declared", 0)
     assert fresh.certificate["model"]["rounds"] == 0
 
 

@@ -55,7 +55,7 @@ def test_a_regressor_of_one_s_own_learns_the_base_and_calibrates_on_later_rounds
     assert own.certificate["base"]["fitted_at_round"] == history.base.since
     far = agent.preview({"dose": 4.0, "weight": 40.0, "steep": 30.0})
     assert far.action < 0.5 * own.action
-    assert own.promise == "bracket"
+    assert own.guarantee == "bracket"
 
 
 def test_a_saved_regressor_is_fitted_again_to_the_same_outcomes(tmp_path):
@@ -154,7 +154,7 @@ def test_while_a_regressor_fails_the_start_is_given_and_rounds_count_as_unknown(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         decision = agent.decide(context)
-        assert (decision.action, decision.promise) == (decision.prediction.start, "declared")
+        assert (decision.action, decision.guarantee) == (decision.prediction.start, "declared")
         assert "Your model gave no number" in decision.explain()
         json.dumps(decision.certificate, allow_nan=False)
         agent.update(decision, reward=0.0, cost=0.0)
@@ -177,7 +177,7 @@ def test_a_regressor_that_fails_gets_the_start():
         treat(agent, 90)
         decision = agent.preview({"dose": 4.0, "weight": 70.0, "steep": 30.0})
     assert decision.prediction.fitted is not None
-    assert (math.isnan(decision.prediction.base), decision.action, decision.promise) == (True, 1.0, "declared")
+    assert (math.isnan(decision.prediction.base), decision.action, decision.guarantee) == (True, 1.0, "declared")
     with pytest.raises(InvalidInput, match="regressor = 3: must be an object with fit"):
         make_agent(options={"learned": True, "regressor": 3})
     with pytest.raises(InvalidInput, match=r"regressor .*: is for an Agent"):

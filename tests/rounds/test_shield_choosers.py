@@ -168,7 +168,7 @@ def test_target_gives_the_setting_of_the_largest_reward_under_the_cap():
     for dose in (2.5, 4.0, 5.5):
         decision = agent.preview({"dose": dose, "weight": 70.0, "steep": 30.0})
         assert decision.action == pytest.approx(0.5 * dose, rel=0.15 if dose == 4.0 else 0.4)
-        assert decision.promise == "bracket"
+        assert decision.guarantee == "bracket"
         chooser = agent._learner.chooser
         settings = np.linspace(0.25 * dose, decision.safe_action, 65)
         best = max(settings, key=lambda setting: chooser.predict(np.append(decision.context, setting)[None])[0])

@@ -54,7 +54,7 @@ def test_each_group_counts_its_own_rounds_by_brute_force():
         scale = decision.action / dose
         if not rank:
             assert decision.action == pytest.approx(0.1 * dose)
-            assert (decision.promise, decision.limit) == ("declared", "shield_start")
+            assert (decision.guarantee, decision.limit) == ("declared", "shield_start")
         elif scale > 0.101 and decision.action < 20.0:
             window = [each for _, each in own[len(own) - size :]]
             assert is_largest(window, scale - 1e-11, BRACKET, threshold=2.0, rank=rank, near=1e-9)
@@ -86,7 +86,7 @@ def test_the_certificate_names_the_group_and_counts_within_it():
     assert told["group"] == "1"
     assert told["statement"].startswith("P(cost > 2) <= 0.1 in this round, within its group 1: of the latest ")
     assert " rounds of group 1 with known outcomes" in told["statement"]
-    assert any("the promise is within each group" in line for line in told["assumptions"])
+    assert any("the guarantee is within each group" in line for line in told["assumptions"])
     new = agent.preview({"dose": 4.0, "ward": 7.0})
     assert "0 rounds of group 7 so far, too few" in new.explain()
     assert "7" not in agent._learner.histories

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from safedial import Agent, Dial, InvalidInput, LinearWorld, SafetySpec, growth, hill, simulate
-from safedial.simulation.results import promise_holds
+from safedial.simulation.results import guarantee_holds
 from tests.conftest import make_spec
 from tests.rounds.shield_world import RISK, SPEC, ZERO_ONE, Patients, make_agent, shield, treat
 
@@ -53,10 +53,10 @@ def test_proposals_are_scaled_and_must_be_numbers_above_nothing():
         ({"start_scale": None}, {"start_action": 0.0}, "start_action = 0.0: must lie above 0"),
         ({"start_scale": None}, {"start_action": 3.0, "dial": Dial(high=8, levels=[2, 8])}, "one of the dial's levels"),
         ({}, {"dial": Dial(low=-1, high=8)}, "dial = -1.0: must begin at 0 or above"),
-        ({}, {"spec": SafetySpec(threshold=2, violation_risk=0.1, promise="bracket", cost_sensor_noise=1)},
+        ({}, {"spec": SafetySpec(threshold=2, violation_risk=0.1, guarantee="bracket", cost_sensor_noise=1)},
          "sensor noise .* state the bracket's `error`"),
-        ({}, {"spec": SafetySpec(threshold=2, violation_risk=0.1, promise="conformal")},
-         "promise = 'conformal': does not match policy hp_shield, whose promise is 'bracket'"),
+        ({}, {"spec": SafetySpec(threshold=2, violation_risk=0.1, guarantee="conformal")},
+         "guarantee = 'conformal': does not match policy hp_shield, whose guarantee is 'bracket'"),
     ],
 )  # fmt: skip
 def test_an_agent_that_cannot_start_is_refused(options, given, words):
@@ -65,7 +65,7 @@ def test_an_agent_that_cannot_start_is_refused(options, given, words):
 
 
 def test_other_policies_refuse_the_bracket_and_the_policy_needs_its_options():
-    with pytest.raises(InvalidInput, match="promise = 'bracket': does not match policy hp_probe"):
+    with pytest.raises(InvalidInput, match="guarantee = 'bracket': does not match policy hp_probe"):
         Agent(2, SPEC, policy="hp_probe")
     with pytest.raises(InvalidInput, match=r"'hp_shield': needs options.*make_policy\('hp_shield', base=...\)"):
         Agent(2, SPEC, policy="hp_shield")
@@ -124,8 +124,8 @@ def test_costs_of_a_spread_bracket_are_0_or_1():
 
 
 def test_nothing_is_proved_in_a_linear_world():
-    assert not promise_holds(shield(), LinearWorld(dim=3), make_spec())
-    bracketed = make_spec(threshold=2.0, violation_risk=RISK, promise="bracket")
+    assert not guarantee_holds(shield(), LinearWorld(dim=3), make_spec())
+    bracketed = make_spec(threshold=2.0, violation_risk=RISK, guarantee="bracket")
     assert (
         simulate(shield(base=lambda x: 0.5 + 0.0 * x[..., 0]), LinearWorld(dim=3), bracketed, rounds=5, seeds=2).rounds
         == 5

@@ -17,7 +17,7 @@ def test_the_certificate_says_which_rounds_would_have_exceeded_and_why():
     told, words = decision.certificate, decision.explain()
     json.dumps(told)
     count = told["count"]
-    assert (told["promise"], told["holds"], count["rounds"], count["may_exceed"]) == ("bracket", True, 59, 5)
+    assert (told["guarantee"], told["holds"], count["rounds"], count["may_exceed"]) == ("bracket", True, 59, 5)
     assert len(count["exceeding"]) == 5
     assert all(61 < number <= 120 for number in count["exceeding"])
     assert (
@@ -65,14 +65,14 @@ def test_the_certificate_says_which_rounds_would_have_exceeded_and_why():
 )  # fmt: skip
 def test_each_option_is_put_in_words(options, words):
     spread = "growth" in options and options["growth"].name == "spread"
-    spec = SafetySpec(threshold=0.5 if spread else 2.0, violation_risk=RISK, promise="bracket")
+    spec = SafetySpec(threshold=0.5 if spread else 2.0, violation_risk=RISK, guarantee="bracket")
     agent, world = make_agent(options=options, spec=spec), Patients()
     ask = (lambda context: {"proposal": context["dose"]}) if options.get("base") == "proposal" else None
     world.cost = lambda context, setting: 0.0 if spread else 3.0 if options.get("direction") else 0.5
     treat(agent, 150, world, ask=ask)
     context = {"dose": 4.0, "weight": 70.0, "steep": 30.0}
     decision = agent.decide(context, **(ask(context) if ask else {}))
-    assert decision.promise == "bracket"
+    assert decision.guarantee == "bracket"
     assert words in decision.explain()
     json.dumps(decision.certificate)
 
@@ -112,15 +112,15 @@ def test_a_certificate_of_0_or_1_counts_at_most_as_many_rounds_as_may_exceed():
         count = decision.certificate["count"]
         assert count["would_exceed"] <= count["may_exceed"]
         agent.update(decision, reward=0.0, cost=0.0)
-    assert decision.promise == "bracket"
+    assert decision.guarantee == "bracket"
 
 
-def test_the_words_say_when_the_promise_is_of_the_true_cost_and_where_the_bracket_is_needed():
+def test_the_words_say_when_the_guarantee_is_of_the_true_cost_and_where_the_bracket_is_needed():
     """Of a cost whose measurement errs by 0.25, the bracket's lower end is needed above 2 − 0.25 if τ is of measured
     costs; if it is of true ones, measured costs may exceed more often than the risk.
     """
     for on, event, beyond in (("true", "P(true cost > 2)", "above 2 by"), ("measured", "P(cost > 2)", "above 1.75 by")):
-        spec = SafetySpec(threshold=2.0, violation_risk=RISK, promise="bracket", threshold_on=on)
+        spec = SafetySpec(threshold=2.0, violation_risk=RISK, guarantee="bracket", threshold_on=on)
         agent, world = make_agent(options={"growth": growth.additive(0.1, 0.5, error=0.25)}, spec=spec), Patients()
         world.cost = lambda context, setting: 0.5
         treat(agent, 40, world)
@@ -149,14 +149,14 @@ def test_the_level_follows_the_outcomes_and_the_certificate_prints_the_long_run_
     assert (told["known"], told["open"]) == (43, 0)
     assert told["exceeded"] <= told["bound"]
     assert told["bound"] == pytest.approx(0.1 * 43 + 0.1 / 0.05 + 0.9 * (1 + told["exceeded_at_start"]))
-    assert decision.promise == "declared"
+    assert decision.guarantee == "declared"
     assert "The level has fallen" in decision.explain()
     assert "Whatever the sequence of rounds" in decision.explain()
     world.cost = sane
 
 
 def test_many_rounds_that_would_have_exceeded_are_counted_and_the_last_ones_named():
-    agent, world = make_agent(spec=SafetySpec(threshold=2.0, violation_risk=0.5, promise="bracket")), Patients()
+    agent, world = make_agent(spec=SafetySpec(threshold=2.0, violation_risk=0.5, guarantee="bracket")), Patients()
     treat(agent, 120, world)
     decision = agent.decide(world.context())
     count = len(decision.certificate["count"]["exceeding"])

@@ -11,7 +11,7 @@ from safedial.simulation.sweeps import build, parse_grid
 from tests.conftest import make_spec
 
 FULL = SpecFile(
-    spec=make_spec(context_bound=2, cost_sensor_noise=0.1, promise="joint"),
+    spec=make_spec(context_bound=2, cost_sensor_noise=0.1, guarantee="joint"),
     dose=Dose(hill(0.4, 2.0), power(1.5)),
     dim=3,
     policy={"name": "hp_probe", "probe": 0.1},
@@ -99,7 +99,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
 
 def test_a_spec_file_with_a_pair_that_has_no_proof_opens_and_makes_no_agent():
     """Files that exist stay readable; a new agent is refused with the way out."""
-    text = '[spec]\nthreshold = 0.5\nviolation_risk = 0.6\npromise = "student"\n[world]\ndim = 2\n'
+    text = '[spec]\nthreshold = 0.5\nviolation_risk = 0.6\nguarantee = "student"\n[world]\ndim = 2\n'
     file = parse_spec(text + '[[policy]]\nname = "hp_student"\nstart_dose = 0.1\n')
     assert spec_text(parse_spec(spec_text(file))) == spec_text(file)
     with pytest.raises(InvalidInput, match=r"violation_risk = 0.6: must be below 0.5 for hp_student"):

@@ -9,7 +9,7 @@ from scipy.stats import t as student_t
 from safedial import Agent, Dial, InvalidInput, SafetySpec, hp_student
 from safedial.bounds.t_laws import tolerance_factor
 
-RISKS = {"threshold": 0.5, "violation_risk": 0.05, "promise": "student"}
+RISKS = {"threshold": 0.5, "violation_risk": 0.05, "guarantee": "student"}
 COEF = np.array([0.3, -0.2, 0.1])
 
 
@@ -49,10 +49,10 @@ def test_every_decision_is_that_of_least_squares_from_scratch_on_the_rounds_befo
         used = number - lag
         if used < 5:
             assert decision.limit == "start_dose"
-            assert (decision.action, decision.promise) == (0.05, "declared")
+            assert (decision.action, decision.guarantee) == (0.05, "declared")
             continue
         upper = upper_from_scratch(contexts[:used], costs[:used], contexts[number])
-        assert decision.promise == "student"
+        assert decision.guarantee == "student"
         assert decision.certificate["cost_upper"] == pytest.approx(upper, abs=1e-8)
         assert decision.certificate["cost_upper"] >= upper - 1e-12
         assert decision.safe_action == pytest.approx(1.0 if upper <= 0.5 else 0.5 / upper, abs=1e-7)
@@ -74,13 +74,13 @@ def test_while_a_needed_round_is_open_the_start_dose_is_given():
     play(agent, 12)
     late = agent.decide(context := rng.standard_normal(3))
     within = agent.decide(rng.standard_normal(3))
-    assert within.promise == "student"  # one open round is allowed for
+    assert within.guarantee == "student"  # one open round is allowed for
     beyond = agent.decide(rng.standard_normal(3))
-    assert (beyond.limit, beyond.action, beyond.promise) == ("open_rounds", 0.05, "declared")
+    assert (beyond.limit, beyond.action, beyond.guarantee) == ("open_rounds", 0.05, "declared")
     agent.update(late, **outcome(rng, context, late))
     agent.update(within, **outcome(rng, within.context, within))
-    assert agent.preview(rng.standard_normal(3)).promise == "student"
-    assert agent.decide(rng.standard_normal(3)).promise == "student"
+    assert agent.preview(rng.standard_normal(3)).guarantee == "student"
+    assert agent.decide(rng.standard_normal(3)).guarantee == "student"
 
 
 def test_a_lost_round_keeps_the_start_dose_until_the_rounds_are_forgotten_and_a_vouched_one_is_left_out():
@@ -88,7 +88,7 @@ def test_a_lost_round_keeps_the_start_dose_until_the_rounds_are_forgotten_and_a_
     play(agent, 10)
     agent.update(agent.decide(rng.standard_normal(3)), action=0, reward=0, cost=0, unrelated=True)
     decision = agent.decide(rng.standard_normal(3))
-    assert decision.promise == "student"
+    assert decision.guarantee == "student"
     assert decision.certificate["model"]["informative_rounds"] == 10
     agent.update(decision, action=0, reward=0, cost=0)
     decision = agent.decide(rng.standard_normal(3))
@@ -96,17 +96,17 @@ def test_a_lost_round_keeps_the_start_dose_until_the_rounds_are_forgotten_and_a_
     agent.resume(forget=True)
     assert (agent.informative_rounds, agent.decide(rng.standard_normal(3)).limit) == (0, "start_dose")
     agent.resume(forget=True)
-    assert play(agent, 6)[2][-1].promise == "student"
+    assert play(agent, 6)[2][-1].guarantee == "student"
 
 
 def test_a_dose_that_the_baseline_excludes_was_withheld_because_of_the_context():
     agent, rng = make_agent(), np.random.default_rng(3)
     play(agent, 10)
     none = agent.decide(rng.standard_normal(3), baseline_cost=0.7)
-    assert (none.promise, none.action) == ("none", 0.0)
+    assert (none.guarantee, none.action) == ("none", 0.0)
     agent.update(none, reward=0, cost=0.7)
     some = agent.decide(np.array([0.3, 1.0, 0.2]), baseline_cost=0.2)
-    assert some.promise == "student"
+    assert some.guarantee == "student"
     agent.update(some, **outcome(rng, some.context, some))
     low, high = (agent.preview([0.9, -1, 0.2], baseline_cost=cost).safe_action for cost in (0.3, 0.1))
     assert low < high
@@ -125,7 +125,7 @@ def test_history_counts_and_reports_must_fit_their_rounds():
     ):
         agent.update_many(contexts[:2], [0.1, 0.0], [0.05, 0.0], [0.1, 0.0])
     assert agent.decide(contexts[0]).prediction.rounds == 8
-    anytime = make_agent(spec=RISKS | {"estimation_risk": 0.01}, promise="anytime")
+    anytime = make_agent(spec=RISKS | {"estimation_risk": 0.01}, guarantee="anytime")
     anytime.update(contexts[0], 0.0, reward=0.0, cost=0.0)
     with pytest.raises(InvalidInput, match="differs from that of round 1"):
         agent.update(contexts[1], 0.1, reward=0.0, cost=0.0)
@@ -144,11 +144,11 @@ def test_costs_that_rise_stop_the_agent_and_a_person_resumes_it():
         agent.update(decision, reward=0.0, cost=decision.intensity * float(context @ COEF + 1.0))
     assert agent.stop_reason == "student_drift"
     stopped = agent.decide(rng.standard_normal(3))
-    assert (stopped.action, stopped.promise, stopped.limit) == (0.05, "none", "student_drift")
+    assert (stopped.action, stopped.guarantee, stopped.limit) == (0.05, "none", "student_drift")
     agent.update(stopped, **outcome(rng, stopped.context, stopped))
     agent.resume()
     assert (agent.stop_reason, agent.evidence) == ("", 1.0)
-    assert agent.decide(rng.standard_normal(3)).promise == "student"
+    assert agent.decide(rng.standard_normal(3)).guarantee == "student"
 
 
 def test_evidence_is_fair_under_gaussian_noise():
@@ -172,15 +172,15 @@ def test_evidence_is_fair_under_gaussian_noise():
 ANYTIME = {**RISKS, "estimation_risk": 0.01}
 
 
-def test_the_anytime_promise_uses_the_longest_known_prefix():
-    agent, rng = make_agent(spec=ANYTIME, promise="anytime", mixture_ridge=3.0), np.random.default_rng(7)
+def test_the_anytime_guarantee_uses_the_longest_known_prefix():
+    agent, rng = make_agent(spec=ANYTIME, guarantee="anytime", mixture_ridge=3.0), np.random.default_rng(7)
     first = play(agent, 20)[2][-1]
-    assert (first.promise, first.safe_action) == ("declared", 0.05)
+    assert (first.guarantee, first.safe_action) == ("declared", 0.05)
     play(agent, 60, seed=1)
     late = agent.decide(rng.standard_normal(3))
     for _ in range(5):
         decision = agent.decide(rng.standard_normal(3))
-        assert decision.promise == "student"
+        assert decision.guarantee == "student"
         assert decision.certificate["model"]["informative_rounds"] == 80
         agent.update(decision, **outcome(rng, decision.context, decision))
     agent.update(late, **outcome(rng, late.context, late))
@@ -191,8 +191,8 @@ def test_the_anytime_promise_uses_the_longest_known_prefix():
     assert decision.certificate["risk"]["estimation_risk"] == 0.01
 
 
-def test_the_anytime_promise_counts_costs_above_its_bound():
-    agent, rng = make_agent(spec=ANYTIME, promise="anytime", mixture_ridge=3.0), np.random.default_rng(8)
+def test_the_anytime_guarantee_counts_costs_above_its_bound():
+    agent, rng = make_agent(spec=ANYTIME, guarantee="anytime", mixture_ridge=3.0), np.random.default_rng(8)
     play(agent, 80)
     agent.resume()
     for number in range(6):
@@ -201,11 +201,11 @@ def test_the_anytime_promise_counts_costs_above_its_bound():
     assert agent.stop_reason == "alarm"
 
 
-@pytest.mark.parametrize("promise", ["anytime", "per_round"])
-def test_a_zero_that_the_agent_itself_advised_while_stopped_is_left_out_where_the_bound_allows_it(promise):
+@pytest.mark.parametrize("guarantee", ["anytime", "per_round"])
+def test_a_zero_that_the_agent_itself_advised_while_stopped_is_left_out_where_the_bound_allows_it(guarantee):
     spec = SafetySpec(**ANYTIME)
     agents = [
-        Agent(3, spec, policy=hp_student(promise=promise), start_action=0.05, fallback_action=0.0) for _ in range(2)
+        Agent(3, spec, policy=hp_student(guarantee=guarantee), start_action=0.05, fallback_action=0.0) for _ in range(2)
     ]
     for agent in agents:
         play(agent, 60)
@@ -216,7 +216,7 @@ def test_a_zero_that_the_agent_itself_advised_while_stopped_is_left_out_where_th
         agents[0].update(decision, reward=0.0, cost=0.0)
     agents[0].resume()
     decisions = [agent.decide([0.1, 0.2, 0.3]) for agent in agents]
-    if promise == "anytime":
+    if guarantee == "anytime":
         assert decisions[0].certificate["cost_upper"] == decisions[1].certificate["cost_upper"]
         assert decisions[0].prediction.lost == 0
     else:
@@ -225,20 +225,20 @@ def test_a_zero_that_the_agent_itself_advised_while_stopped_is_left_out_where_th
 
 def test_only_a_zero_of_its_own_is_left_out_without_a_word():
     """Not a dose that was advised and withheld, nor a round whose outcome is lost."""
-    agent = make_agent(spec=ANYTIME, promise="anytime")
+    agent = make_agent(spec=ANYTIME, guarantee="anytime")
     play(agent, 40)
     agent.update(agent.decide([0.1, 0.2, 0.3]), action=0.0, reward=0.0, cost=0.0)
     assert agent.decide([0.1, 0.2, 0.3]).prediction.lost == 1
     stopped = Agent(
-        3, SafetySpec(**ANYTIME), policy=hp_student(promise="anytime"), start_action=0.05, fallback_action=0.0
+        3, SafetySpec(**ANYTIME), policy=hp_student(guarantee="anytime"), start_action=0.05, fallback_action=0.0
     )
     stopped._stop_reason = "alarm"
     stopped.update(stopped.decide([0.1, 0.2, 0.3]), unrelated=False)
     assert stopped.decide([0.1, 0.2, 0.3]).prediction.lost == 1
 
 
-def test_the_tolerance_promise_has_the_noncentral_quantile():
-    agent = make_agent(spec=ANYTIME, promise="tolerance")
+def test_the_tolerance_guarantee_has_the_noncentral_quantile():
+    agent = make_agent(spec=ANYTIME, guarantee="tolerance")
     decision = play(agent, 20)[2][-1]
     model = decision.certificate["model"]
     factor = float(tolerance_factor(model["degrees_of_freedom"], model["width"], 0.05, 0.01))
@@ -246,14 +246,14 @@ def test_the_tolerance_promise_has_the_noncentral_quantile():
     assert "with probability 0.99 over the past rounds" in decision.certificate["statement"]
 
 
-@pytest.mark.parametrize("promise", ["per_round", "anytime"])
-def test_a_saved_agent_goes_on_bit_for_bit(tmp_path, promise):
-    agent, rng = make_agent(spec=ANYTIME, promise=promise, lag=2), np.random.default_rng(9)
+@pytest.mark.parametrize("guarantee", ["per_round", "anytime"])
+def test_a_saved_agent_goes_on_bit_for_bit(tmp_path, guarantee):
+    agent, rng = make_agent(spec=ANYTIME, guarantee=guarantee, lag=2), np.random.default_rng(9)
     play(agent, 50)
     late = [agent.decide(rng.standard_normal(3)) for _ in range(2)]
     agent.update(late[1], **outcome(rng, late[1].context, late[1]))
     agent.save(tmp_path / "agent")
-    for policy in (None, hp_student(promise=promise, lag=2)):
+    for policy in (None, hp_student(guarantee=guarantee, lag=2)):
         twin = Agent.load(tmp_path / "agent", policy=policy)
         assert twin.evidence == agent.evidence
         for each in (agent, twin):
@@ -262,18 +262,18 @@ def test_a_saved_agent_goes_on_bit_for_bit(tmp_path, promise):
         assert twin.decide(context).certificate == agent.decide(context).certificate
         agent = Agent.load(tmp_path / "agent")
     with pytest.raises(InvalidInput, match="probe"):
-        Agent.load(tmp_path / "agent", policy=hp_student(promise=promise, lag=2, probe=0.5))
+        Agent.load(tmp_path / "agent", policy=hp_student(guarantee=guarantee, lag=2, probe=0.5))
 
 
 def test_the_start_follows_from_the_constants_or_is_declared():
     constants = {"cost_noise": 0.2, "coefficient_bound": 1.0, "context_bound": 4.0}
     agent = make_agent(start_action=None, spec={**RISKS, **constants})
     first = agent.decide([1.0, 0.5, 0.2])
-    assert first.promise == "certified"
+    assert first.guarantee == "certified"
     assert make_agent(start_action=None, start_dose=0.07).decide([1.0, 0.5, 0.2]).action == pytest.approx(0.07)
     assert np.all(make_agent().cost_coef == 0)
     declared = make_agent().decide([1.0, 0.5, 0.2])
-    assert declared.promise == "declared"
+    assert declared.guarantee == "declared"
     assert declared.certificate["model"]["condition"] is None
     with pytest.raises(InvalidInput, match="start_action"):
         make_agent(start_action=None)
@@ -283,29 +283,29 @@ def test_what_has_no_proof_online_is_refused():
     with pytest.raises(InvalidInput, match="which rounds get none must not depend on outcomes"):
         Agent(3, SafetySpec(**RISKS), dial=Dial(levels=[0, 0.5, 1]), start_action=0.5)
     with pytest.raises(InvalidInput, match="does not match policy hp_student"):
-        Agent(3, SafetySpec(**{**RISKS, "promise": "conformal"}), policy=hp_student(), start_action=0.1)
+        Agent(3, SafetySpec(**{**RISKS, "guarantee": "conformal"}), policy=hp_student(), start_action=0.1)
     with pytest.raises(InvalidInput, match="does not match policy hp_probe"):
         Agent(3, SafetySpec(**RISKS), policy="hp_probe")
     with pytest.raises(InvalidInput, match="sensor noise"):
         make_agent(spec={**RISKS, "cost_sensor_noise": 0.1})
 
 
-@pytest.mark.parametrize("promise", ["per_round", "anytime"])
-def test_costs_without_any_scatter_prove_nothing_and_the_first_large_one_counts(promise):
-    spec = {**RISKS, **({"estimation_risk": 0.01} if promise == "anytime" else {})}
-    agent = make_agent(spec=spec, promise=promise)
+@pytest.mark.parametrize("guarantee", ["per_round", "anytime"])
+def test_costs_without_any_scatter_prove_nothing_and_the_first_large_one_counts(guarantee):
+    spec = {**RISKS, **({"estimation_risk": 0.01} if guarantee == "anytime" else {})}
+    agent = make_agent(spec=spec, guarantee=guarantee)
     rng = np.random.default_rng(3)
     for _ in range(50):
         decision = agent.decide(rng.standard_normal(3))
-        assert (decision.action <= 0.05, decision.promise) == (True, "declared")
+        assert (decision.action <= 0.05, decision.guarantee) == (True, "declared")
         agent.update(decision, reward=0.1, cost=0.0)
     agent.update(agent.decide(rng.standard_normal(3)), reward=0.1, cost=50.0)
-    assert agent.evidence > 100 or promise == "anytime"
+    assert agent.evidence > 100 or guarantee == "anytime"
 
 
 @pytest.mark.parametrize("end", ["lost", "open"])
-def test_one_lost_or_open_round_does_not_blind_an_anytime_promise(end, tmp_path):
-    agent = make_agent(spec={**RISKS, "estimation_risk": 0.01}, promise="anytime")
+def test_one_lost_or_open_round_does_not_blind_an_anytime_guarantee(end, tmp_path):
+    agent = make_agent(spec={**RISKS, "estimation_risk": 0.01}, guarantee="anytime")
     play(agent, 120)
     gone = agent.decide(np.ones(3))
     if end == "lost":

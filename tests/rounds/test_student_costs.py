@@ -1,4 +1,4 @@
-"""Several costs under a student promise: each by its own bound and share, the smallest setting, Agent and study."""
+"""Several costs under a student guarantee: each by its own bound and share, the smallest setting, Agent and study."""
 
 import math
 
@@ -10,7 +10,7 @@ from safedial.model.dose import hill
 from tests.rounds.test_student_agent import upper_from_scratch
 
 COSTS = {"heat": Cost(threshold=0.5, share=0.75), "load": Cost(threshold=0.3, share=0.25)}
-RISKS = {"violation_risk": 0.08, "promise": "student"}
+RISKS = {"violation_risk": 0.08, "guarantee": "student"}
 SPEC = SafetySpec(costs=COSTS, **RISKS)
 COEF = {"heat": np.array([0.3, -0.2]), "load": np.array([0.1, 0.2])}
 
@@ -40,7 +40,7 @@ def test_each_cost_has_its_own_bound_at_its_share_and_the_smallest_setting_count
     contexts = np.array([row[0] for row in rows])
     for number, (context, _, decision) in enumerate(rows):
         if number < 4:
-            assert (decision.promise, decision.action, decision.limit) == ("declared", 0.05, "start_dose")
+            assert (decision.guarantee, decision.action, decision.limit) == ("declared", 0.05, "start_dose")
             continue
         uppers = {
             name: upper_from_scratch(
@@ -51,7 +51,7 @@ def test_each_cost_has_its_own_bound_at_its_share_and_the_smallest_setting_count
         allowed = {
             name: min(1.0, COSTS[name].threshold / upper) if upper > 0 else 1.0 for name, upper in uppers.items()
         }
-        assert decision.promise == "student"
+        assert decision.guarantee == "student"
         assert decision.safe_action == pytest.approx(min(allowed.values()), abs=1e-7)
         facts = decision.certificate
         assert {name: part["cost_upper"] for name, part in facts["costs"].items()} == pytest.approx(uppers, abs=1e-8)
@@ -87,12 +87,12 @@ def test_a_round_with_an_unknown_cost_is_lost_unless_vouched_for():
     play(agent, 10)
     context = rng.standard_normal(2)
     agent.update(agent.decide(context), **outcome(rng, context, 0.1, unknown=True), unrelated=True)
-    assert agent.preview(context).promise == "student"
+    assert agent.preview(context).guarantee == "student"
     agent.update(agent.decide(context), **outcome(rng, context, 0.1, unknown=True))
     held = agent.decide(context)
-    assert (held.promise, held.limit) == ("declared", "open_rounds")
+    assert (held.guarantee, held.limit) == ("declared", "open_rounds")
     agent.resume(forget=True)
-    assert play(agent, 6)[-1][2].promise == "student"
+    assert play(agent, 6)[-1][2].guarantee == "student"
 
 
 def test_rising_costs_stop_the_agent_at_the_number_of_costs_times_the_evidence(tmp_path):
@@ -125,11 +125,11 @@ def test_where_one_cost_has_no_bound_nothing_is_proved():
     """The noise of one cost has an upper bound sooner than the other's, where their shares differ."""
     spec = SafetySpec(costs={"heat": Cost(threshold=0.5, share=0.999), "load": Cost(threshold=0.3, share=0.001)},
                       estimation_risk=0.05, **RISKS)  # fmt: skip
-    agent = Agent(2, spec, start_action=0.05, policy=hp_student(promise="anytime", mixture_ridge=2.0))
+    agent = Agent(2, spec, start_action=0.05, policy=hp_student(guarantee="anytime", mixture_ridge=2.0))
     mixed = 0
     for *_, decision in play(agent, 60):
         known = [math.isfinite(choice.bounds.cost_upper) for choice in decision.prediction.choices.values()]
-        assert decision.promise == ("student" if all(known) else "declared")
+        assert decision.guarantee == ("student" if all(known) else "declared")
         if any(known) and not all(known):
             mixed += 1
             assert decision.safe_action <= 0.05
@@ -142,11 +142,11 @@ def test_costs_with_curves_of_their_own_and_a_start_from_constants():
     constants = {"coefficient_bound": 0.5, "context_bound": 4.0}
     agent = Agent(2, SafetySpec(costs=costs, **RISKS, **constants))
     first = agent.decide([0.1, 0.2])
-    assert first.promise == "certified"
+    assert first.guarantee == "certified"
     assert 0 < first.action < 1
     agent.update(first, reward=0.0, cost={"heat": 0.0, "load": 0.0})
     play(agent, 8)
-    assert agent.decide([0.1, 0.2]).promise == "student"
+    assert agent.decide([0.1, 0.2]).guarantee == "student"
 
 
 def test_a_withheld_round_of_the_past_is_refused_with_several_costs_too():

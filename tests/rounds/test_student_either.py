@@ -1,14 +1,16 @@
-"""HP-Student with either=True: the smaller of two doses, the promise if either assumption holds, and when it stops."""
+"""HP-Student with either=True: the smaller of two doses, the guarantee if either assumption holds, and when it
+stops.
+"""
 
 import numpy as np
 import pytest
 from scipy.stats import binomtest
 
 from safedial import Agent, Cost, InvalidInput, LinearWorld, SafetySpec, hp_conformal, hp_student
-from safedial.simulation.results import promise_holds
+from safedial.simulation.results import guarantee_holds
 from tests.conftest import make_spec
 
-SPEC = SafetySpec(threshold=0.5, violation_risk=0.2, promise="student")
+SPEC = SafetySpec(threshold=0.5, violation_risk=0.2, guarantee="student")
 COEF = np.array([0.3, -0.2])
 
 
@@ -29,7 +31,7 @@ def play(agent, rounds, seed=0, draw=lambda rng: rng.standard_normal(), rise=0.0
 
 def test_the_dose_is_the_smaller_of_both_and_the_start_until_both_have_a_bound():
     both, one = make_agent(), Agent(2, SPEC, policy=hp_student(), start_action=0.05)
-    plain = SafetySpec(threshold=0.5, violation_risk=0.2, promise="conformal")
+    plain = SafetySpec(threshold=0.5, violation_risk=0.2, guarantee="conformal")
     conformal = hp_conformal(groups="none", start_dose=0.05, probe=0.001, reach=None, history="calibrate")
     two = Agent(2, plain, policy=conformal, start_action=0.05)
     rng, met = np.random.default_rng(1), set()
@@ -40,9 +42,9 @@ def test_the_dose_is_the_smaller_of_both_and_the_start_until_both_have_a_bound()
         decisions = [agent.decide(context) for agent in (both, one, two)]
         assert foreseen.safe_action == decisions[0].safe_action
         own, student, other = decisions
-        ready = student.promise == "student" and other.promise == "conformal"
+        ready = student.guarantee == "student" and other.guarantee == "conformal"
         met.add(ready)
-        assert own.promise == ("student" if ready else "declared")
+        assert own.guarantee == ("student" if ready else "declared")
         if ready:
             assert own.safe_action == pytest.approx(min(student.safe_action, other.safe_action), rel=1e-9)
             assert own.certificate["conformal"]["cost_upper"] == pytest.approx(
@@ -105,16 +107,16 @@ def test_the_agent_stops_only_when_both_assumptions_look_broken(tmp_path):
 
 
 def test_what_has_no_proof_is_refused_and_where_it_is_proved():
-    for promise in ("tolerance", "anytime"):
+    for guarantee in ("tolerance", "anytime"):
         with pytest.raises(InvalidInput, match="has no proof with either=True"):
-            hp_student(promise=promise, either=True)
+            hp_student(guarantee=guarantee, either=True)
     with pytest.raises(InvalidInput, match="either"):
         hp_student(either=3)
     costs = {"heat": Cost(threshold=1), "load": Cost(threshold=2)}
-    several = SafetySpec(costs=costs, violation_risk=0.1, promise="student")
+    several = SafetySpec(costs=costs, violation_risk=0.1, guarantee="student")
     with pytest.raises(InvalidInput, match="takes one cost"):
         Agent(2, several, policy=hp_student(either=True), start_action=0.1)
     spec = make_spec(violation_risk=0.05)
-    assert promise_holds(hp_student(either=True), LinearWorld(dim=2, noise="exponential"), spec)
-    assert promise_holds(hp_student(either=True), LinearWorld(dim=2, contexts="drift"), spec)
-    assert not promise_holds(hp_student(), LinearWorld(dim=2, noise="exponential"), spec)
+    assert guarantee_holds(hp_student(either=True), LinearWorld(dim=2, noise="exponential"), spec)
+    assert guarantee_holds(hp_student(either=True), LinearWorld(dim=2, contexts="drift"), spec)
+    assert not guarantee_holds(hp_student(), LinearWorld(dim=2, noise="exponential"), spec)

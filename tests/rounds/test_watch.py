@@ -1,4 +1,4 @@
-"""What an agent counts against its promise, and which outcomes end its learning.
+"""What an agent counts against its guarantee, and which outcomes end its learning.
 
 Contexts have norm 0.85 and S = 1, so a mean cost of up to 0.85 a unit of intensity is within the stated norms.
 """
@@ -45,7 +45,7 @@ REPORTS = [by_decision, by_context, by_many, by_number_after_loading]
 
 @pytest.mark.parametrize("report", REPORTS)
 def test_an_override_is_judged_at_the_setting_that_was_advised(report):
-    """Twice the advice and 1.5 τ: at the advice 0.75 τ, which breaks no promise; 30 such rounds raise no alarm."""
+    """Twice the advice and 1.5 τ: at the advice 0.75 τ, which breaks no guarantee; 30 such rounds raise no alarm."""
     agent = agent_of()
     for _ in range(30):
         report(agent, 2.0, 0.75)
@@ -67,7 +67,7 @@ def test_a_hair_above_the_advice_is_watched(report):
     assert rounds[1.2] <= rounds[1.0] + 10
 
 
-def test_history_proves_nothing_about_the_promise():
+def test_history_proves_nothing_about_the_guarantee():
     agent = agent_of()
     for _ in range(30):
         agent.update(X, 1.0, 0.1, 0.8)
@@ -144,7 +144,7 @@ def test_a_lost_outcome_is_skipped_if_somebody_vouches_for_the_reason_and_ends_t
     agent.update(X, round=agent.decide(X).round, unrelated=False)
     by_decision(agent, 1.0, 0.2)
     assert (agent.frozen, agent.informative_rounds, agent._watch.unwatched) == (True, 2, 2)
-    conformal = Agent(2, SafetySpec(threshold=0.5, violation_risk=0.2, promise="conformal"), start_action=0.1)
+    conformal = Agent(2, SafetySpec(threshold=0.5, violation_risk=0.2, guarantee="conformal"), start_action=0.1)
     for vouched in (True, False):
         conformal.update(conformal.decide(X), unrelated=vouched)
     assert (conformal.informative_rounds, conformal.violations, len(conformal._learner.rounds.left)) == (0, 0, 1)
@@ -208,7 +208,7 @@ def test_costs_above_what_the_stated_norms_allow_refute_them(norm):
         agent.update(X, 0.5, 0.0, 0.5 * (np.array(X) @ truth + 0.3 * rng.standard_normal()))
         rounds += 1
     assert rounds <= {1.7: 40, 3.0: 10}[norm]
-    assert (agent.decide(X).action, agent.decide(X).promise) == (0.0, "none")
+    assert (agent.decide(X).action, agent.decide(X).guarantee) == (0.0, "none")
 
 
 @pytest.mark.parametrize(("policy", "most"), [(hp_probe(), 0), (hp_probe(radius="self-normalised"), 7)])
@@ -296,7 +296,7 @@ def test_noise_as_stated_stops_no_agent_and_three_times_as_much_stops_every_one(
 def test_an_agent_that_the_noise_stopped_says_so_until_it_is_resumed():
     agent = noisy_agent(0.9)
     decision = agent.decide(X)
-    assert (decision.action, decision.limit, decision.promise) == (0.0, "noise_broken", "none")
+    assert (decision.action, decision.limit, decision.guarantee) == (0.0, "noise_broken", "none")
     assert "outcomes scatter more than the stated noise allows" in decision.certificate["statement"]
     agent.resume()
     assert (agent.alarmed, agent.stop_reason, agent.noise_evidence) == (False, "", 1.0)
@@ -347,22 +347,22 @@ def watch():
     return Watch(agent._rules, agent._learner)
 
 
-def promised(number=1, **changes):
+def guaranteed(number=1, **changes):
     return Round(number, None, 0.5, 0.0, True, np.array(X), 0.85)._replace(**changes)
 
 
 def test_a_round_whose_baseline_leaves_no_room_proves_nothing(watch):
-    turn = watch.promised(promised(baseline_cost=9.0))
+    turn = watch.guaranteed(guaranteed(baseline_cost=9.0))
     assert (turn.watched, watch.evidence, watch.new_watched) == (False, 1.0, 0)
 
 
-def test_only_rounds_that_promised_something_are_missed(watch):
-    watch.unseen(promised(watched=False))
+def test_only_rounds_that_guaranteed_something_are_missed(watch):
+    watch.unseen(guaranteed(watched=False))
     assert watch.unwatched == 0
-    watch.unseen(promised())
+    watch.unseen(guaranteed())
     assert (watch.unwatched, watch.new_unwatched) == (1, 1)
     watch.resumed("too_many_unwatched", 1)
-    watch.unseen(promised(), -1)
+    watch.unseen(guaranteed(), -1)
     assert (watch.unwatched, watch.new_unwatched) == (0, 0)
 
 

@@ -47,7 +47,14 @@ def test_a_study_is_created_asked_told_corrected_made_void_and_verified(service)
 
 def test_proposals_and_several_costs_over_http(service):
     policy = {"name": "hp_shield", "base": "proposal", "growth": {"growth": "additive", "low": 0, "high": 1}}
-    spec = {"dim": 1, "promise": "bracket", "threshold": 2, "violation_risk": 0.5, "policy": policy, "start_action": 1}
+    spec = {
+        "dim": 1,
+        "guarantee": "bracket",
+        "threshold": 2,
+        "violation_risk": 0.5,
+        "policy": policy,
+        "start_action": 1,
+    }
     spec["dial"] = {"high": 9}
     assert service.post("/v1/studies", {"name": "doses", "spec": spec}).status == 201
     client = Client(service.url)
@@ -166,7 +173,7 @@ def test_a_stopped_study_advises_the_fallback_and_says_why_until_it_is_resumed(s
     decision = service.ask("strict", [0.5, 0.1]).json()["id"]
     service.post(f"/v1/decisions/{decision}/outcome", {"reward": 0.1, "cost": 0.55})
     stopped = service.ask("strict", [0.5, 0.1]).json()
-    assert (stopped["action"], stopped["certificate"]["promise"]) == (0.0, "none")
+    assert (stopped["action"], stopped["certificate"]["guarantee"]) == (0.0, "none")
     assert "stop rule" in stopped["certificate"]["statement"]
     assert service.get("/v1/studies/strict").json()["stop_reason"] == "stop_rule"
     other = service.post("/v1/studies/strict/resume", {"reason": "reviewed by the board", "rule": "drift"})

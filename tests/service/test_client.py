@@ -43,7 +43,7 @@ def test_a_reward_of_nothing_is_sent_and_none_may_be_left_out_where_no_policy_re
     with pytest.raises(InvalidInput, match="reward"):
         client.tell(client.ask("trial", [0.5, 0.1]).id, cost=0.2)
     growth = {"growth": "additive", "low": 0.0, "high": 1.0}
-    shield = {"dim": 1, "threshold": 0.5, "violation_risk": 0.1, "promise": "bracket", "start_action": 0.1}
+    shield = {"dim": 1, "threshold": 0.5, "violation_risk": 0.1, "guarantee": "bracket", "start_action": 0.1}
     policy = {"name": "hp_shield", "base": "proposal", "growth": growth}
     client.create_study("ward", {**shield, "fallback_action": 0.1, "policy": policy})
     advice = client.ask("ward", [0.5], proposal=0.4)

@@ -141,7 +141,7 @@ def test_a_stopped_study_says_why_and_what_it_advises(service, store, page):
     words = page.run("document.getElementById('why').innerText")
     assert "This study is stopped, since " in words
     assert "stop rule was met" in words
-    assert "0 is advised to everybody, and nothing is promised" in words
+    assert "0 is advised to everybody, and nothing is guaranteed" in words
     assert "stopped since" in page.run("document.getElementById('state').innerText")
     assert page.run("document.getElementById('evidence-note').innerText").endswith("not why the study stopped")
     page.open(f"{service.url}/")
@@ -273,9 +273,9 @@ def live_at_random(study, rng, steps=150):
                     study.void(again.id, reason="wrong patient", unrelated=bool(rng.random() < 0.5))
 
 
-CONFORMAL = {"dim": 2, "promise": "conformal", "threshold": 0.5, "violation_risk": 0.2, "start_action": 0.3}
+CONFORMAL = {"dim": 2, "guarantee": "conformal", "threshold": 0.5, "violation_risk": 0.2, "start_action": 0.3}
 SHIELD = {
-    **{"dim": 2, "promise": "bracket", "threshold": 0.5, "violation_risk": 0.2, "start_action": 0.3},
+    **{"dim": 2, "guarantee": "bracket", "threshold": 0.5, "violation_risk": 0.2, "start_action": 0.3},
     "policy": {
         "name": "hp_shield",
         "base": "proposal",
@@ -288,10 +288,10 @@ SHIELD = {
 @pytest.mark.parametrize("kind", ["prefix", "arrival", "sensor", "joint", "conformal", "shield"])
 @pytest.mark.parametrize("seed", range(3))
 def test_counts_and_evidence_of_the_page_are_those_of_the_study_in_random_lives(kind, seed, tmp_path):
-    more = {"sensor": {"cost_sensor_noise": 0.02, "threshold_on": "true"}, "joint": {"promise": "joint"}}
+    more = {"sensor": {"cost_sensor_noise": 0.02, "threshold_on": "true"}, "joint": {"guarantee": "joint"}}
     learning_order = "arrival" if kind == "arrival" else "prefix"
     own = {"conformal": CONFORMAL, "shield": SHIELD}
-    # Costs at random soon refute the norms that the tighter default radius uses; a life needs promises to watch.
+    # Costs at random soon refute the norms that the tighter default radius uses; a life needs guarantees to watch.
     spec = own.get(kind, {**SPEC, "radius": "mixture", "learning_order": learning_order, **more.get(kind, {})})
     guard = {"alarm_level": 0.4, "max_unwatched": 1.0}
     if kind == "shield":
@@ -324,7 +324,7 @@ def read(page, name):
 
 @pytest.mark.slow
 def test_the_page_shows_a_conformal_study_too(service, store, page):
-    spec = {"dim": 2, "promise": "conformal", "threshold": 0.5, "violation_risk": 0.1, "start_dose": 0.1}
+    spec = {"dim": 2, "guarantee": "conformal", "threshold": 0.5, "violation_risk": 0.1, "start_dose": 0.1}
     study = create_study("conformal", spec, storage=store)
     for number in range(40):
         decision = study.ask([0.02 * number, 0.3])
@@ -346,7 +346,7 @@ def test_the_page_shows_a_conformal_study_too(service, store, page):
 
 
 INSULIN = {
-    **{"dim": 2, "promise": "bracket", "threshold": 70, "violation_risk": 0.2},
+    **{"dim": 2, "guarantee": "bracket", "threshold": 70, "violation_risk": 0.2},
     "policy": {
         **{"name": "hp_shield", "base": "proposal", "direction": "below", "start_scale": 0.25},
         "growth": {"growth": "additive", "low": 4, "high": 60},
@@ -368,7 +368,7 @@ def test_the_page_shows_proposals_the_shield_s_sentence_and_what_set_the_dose(se
     page.until("document.body.dataset.seq", wanted=lambda seq: seq and int(seq) >= 61)
     assert shown(page) == pytest.approx(stated(service, "insulin"))
     assert read(page, "evidence-title") == "Evidence that rounds have changed"
-    assert "below 70 with probability at most 20 %" in read(page, "promise").replace("\u00a0", " ")
+    assert "below 70 with probability at most 20 %" in read(page, "guarantee").replace("\u00a0", " ")
     assert "below the limit: 3.3 %" in read(page, "violations-note").replace("\u00a0", " ")
     assert "proposed" in read(page, "chart-action")
     assert "expected beforehand" not in read(page, "chart-reward")
@@ -409,7 +409,7 @@ def test_the_page_shows_which_of_several_costs_is_near_its_limit(service, store,
     told = service.get("/v1/studies/two/series?points=10").json()
     assert told["counts"]["unwatched"] == study.status()["unwatched"] == 1
     assert told["curves"]["costs"] == {"trough": [0.5, 1.25, 0.5, 0.5], "glucose": [0.0, None, 1.5, None]}
-    words = read(page, "promise").replace("\u00a0", " ")
+    words = read(page, "guarantee").replace("\u00a0", " ")
     assert "the glucose is below 70 or the trough is above 20 mg/l with probability at most 20 %" in words
     assert "beyond a limit: 50 %" in read(page, "violations-note").replace("\u00a0", " ")
     legend = "[...document.querySelectorAll('#chart-cost .legend span')].map((each) => each.textContent)"
@@ -428,7 +428,7 @@ def test_the_page_shows_which_of_several_costs_is_near_its_limit(service, store,
     page.open(f"{service.url}/#both")
     page.until("document.body.dataset.seq", wanted=lambda seq: seq and int(seq) == 5)
     assert shown(page) == pytest.approx(stated(service, "both"))
-    assert "the heat is above 0.5 or the load is above 0.5 with probability at most" in read(page, "promise")
+    assert "the heat is above 0.5 or the load is above 0.5 with probability at most" in read(page, "guarantee")
     page.run("document.querySelectorAll('#rows tr')[0].click()")
     page.until(CERTIFICATE)
     text = page.run("document.getElementById('certificate').innerText")
@@ -441,7 +441,7 @@ def test_the_page_shows_which_of_several_costs_is_near_its_limit(service, store,
 
 @pytest.mark.slow
 def test_a_study_that_stays_at_its_start_dose_is_flagged(service, store, page):
-    spec = {"dim": 2, "promise": "conformal", "threshold": 0.5, "violation_risk": 0.2, "start_action": 0.1}
+    spec = {"dim": 2, "guarantee": "conformal", "threshold": 0.5, "violation_risk": 0.2, "start_action": 0.1}
     study = create_study("start", spec, storage=store)
     for number in range(30):
         study.ask([0.02 * number, 0.3])
@@ -485,7 +485,7 @@ def test_the_page_speaks_of_visits_and_raw_values_in_words_a_ward_knows(service,
     for words in ("visit-19", "patient P-03, ward 3b", "limit 0.5", "share of outcomes above the limit"):
         assert words.lower() in text.lower()
     assert "outcomes open, the oldest for" in read(page, "open-note")
-    assert "1 round ended without an outcome that shows whether the promise was kept" in read(page, "notes")
+    assert "1 round ended without an outcome that shows whether the guarantee was kept" in read(page, "notes")
     assert "Learning waits for the outcome of decision 2; 20 later rounds are not learned from" in read(page, "notes")
     axes = "[...document.querySelectorAll('.charts svg')].map((each) => each.querySelector('.axis-name').textContent)"
     assert set(page.run(axes)) == {"decision number"}
@@ -494,7 +494,7 @@ def test_the_page_speaks_of_visits_and_raw_values_in_words_a_ward_knows(service,
     page.run("document.querySelectorAll('#rows tr')[1].click()")
     page.until(CERTIFICATE)
     text = page.run("document.getElementById('certificate').innerText")
-    for words in ("Visit: visit-19", "P-03", "3b", "59 years", "90", "Why this setting", "What is promised"):
+    for words in ("Visit: visit-19", "P-03", "3b", "59 years", "90", "Why this setting", "What is guaranteed"):
         assert words in text
     assert [word for word in TRADE if word in text] == []
     page.run("history.back()")
@@ -562,7 +562,7 @@ def test_a_study_stopped_by_its_alarm_shows_the_evidence_that_stopped_it(service
     assert study.status()["stop_reason"] == "alarm"
     page.open(f"{service.url}/#alarmed")
     page.until("!document.getElementById('why').hidden")
-    assert "Costs were above the limit more often than promised." in read(page, "why")
+    assert "Costs were above the limit more often than guaranteed." in read(page, "why")
     note = read(page, "evidence-note")
     assert "when the study stopped" in note
     assert "stops the study" not in note

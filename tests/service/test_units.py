@@ -92,7 +92,7 @@ def test_the_pages_counts_of_a_unit_are_the_studys_on_either_database(storage):
 
 SHIELD = {
     "dim": 1,
-    "promise": "bracket",
+    "guarantee": "bracket",
     "threshold": 2,
     "violation_risk": 0.1,
     "start_action": 1,

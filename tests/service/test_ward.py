@@ -26,7 +26,7 @@ AXE_SHA256 = "20c09fe157a8a34a30e241aaa1fcdade657734f08ab379ecfbeb7d45cc46e878"
 
 HOUR = 1 / 3600
 VANCOMYCIN = {
-    **{"promise": "bracket", "threshold": 20, "violation_risk": 0.2, "fallback_action": 500},
+    **{"guarantee": "bracket", "threshold": 20, "violation_risk": 0.2, "fallback_action": 500},
     "policy": {
         **{"name": "hp_shield", "base": "protocol", "chooser": "request", "start_scale": 0.5},
         "growth": {"growth": "relative", "low": 0.7, "high": 1.4, "floor": 1},
@@ -142,8 +142,8 @@ def test_names_and_units_of_the_study_stand_on_every_axis_and_in_every_sentence(
     assert text(browser, "unit-title") == "Patient P-1"
     assert "6 decisions, 5 outcomes known, 2 above the limit: 40 % (95 %: " in text(browser, "unit-counts")
     assert "22 mg/l" in text(browser, "rows")
-    promised = [row["decision_id"] for row in study.rows() if row["promise"] == "bracket"]
-    shown(browser, service.url, promised[-1])
+    guaranteed = [row["decision_id"] for row in study.rows() if row["guarantee"] == "bracket"]
+    shown(browser, service.url, guaranteed[-1])
     browser.until("document.getElementById('rests') !== null")
     browser.run("document.getElementById('rests').open = true")
     said = text(browser, "certificate")
@@ -345,7 +345,7 @@ def test_an_amendment_stands_out_in_the_trail_on_the_health_view_and_on_later_ce
         assert f"threshold {VANCOMYCIN['threshold']} → 18)\tthe ward's new limit" in said
         shown(browser, url, "vancomycin:health")
         assert "Amended by a person once, the last time on " in text(browser, "notes")
-        assert "the trough is above 18 mg/l" in text(browser, "promise")
+        assert "the trough is above 18 mg/l" in text(browser, "guarantee")
         assert browser.run("document.querySelectorAll('#chart-cost .rule').length") == 2, "a limit for each phase"
         shown(browser, url, made.id)
         browser.until("document.querySelector('#certificate .big') !== null")
@@ -389,7 +389,7 @@ def test_units_are_found_by_a_part_of_their_label(ward):
     assert service.get("/v1/studies/vancomycin/units?search=nobody").json() == {"units": [], "after": None}
 
 
-def test_the_page_promises_nothing_while_only_the_declared_start_was_advised(browser, store):
+def test_the_page_guarantees_nothing_while_only_the_declared_start_was_advised(browser, store):
     study = create_study("vancomycin", {**VANCOMYCIN, "guard": {}}, storage=store)
 
     def said(url, place):
@@ -402,21 +402,21 @@ def test_the_page_promises_nothing_while_only_the_declared_start_was_advised(bro
     with running(store) as url:
         for number in range(16):
             made = study.ask({"protocol": 1500, "weight": 80}, unit=f"P-{number}", proposal=2000)
-            if made.to_dict()["certificate"]["promise"] != "declared":
+            if made.to_dict()["certificate"]["guarantee"] != "declared":
                 break
             if number < 2:
                 for place in ("", "vancomycin", "vancomycin:health"):
                     words = said(url, place)
                     assert "Nothing is proved yet: the start setting rests on the team's own judgement." in words
-                    assert "promised at most" not in words
-                    assert "The promise" not in words
+                    assert "guaranteed at most" not in words
+                    assert "The guarantee" not in words
             study.tell(made.id, cost=9)
         assert "attainment" not in said(url, "vancomycin:health"), "nobody reported it, and the policy does not read it"
         assert number > 3, "the study began at its start"
-        assert "promised at most 20 %" in said(url, "")
+        assert "guaranteed at most 20 %" in said(url, "")
         for place in ("vancomycin", "vancomycin:health"):
             words = said(url, place)
-            assert "The promise: in each round the trough is above 20 mg/l with probability at most 20 %" in words
+            assert "The guarantee: in each round the trough is above 20 mg/l with probability at most 20 %" in words
             assert "Nothing is proved" not in words
         study.resume("another assay", forget=True)
         study.ask({"protocol": 1500, "weight": 80}, unit="P-1", proposal=2000)

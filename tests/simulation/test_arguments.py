@@ -168,7 +168,7 @@ def test_a_factor_that_fails_is_said_so():
         ({"contexts": [[0.1, 0.2], [0.3]]}, "contexts"),
         ({"rewards": [[1.0], [1.0, 2.0]]}, "rewards"),
         ({"progress": 3}, "progress"),
-        ({"spec": make_spec(promise="conformal")}, "promise"),
+        ({"spec": make_spec(guarantee="conformal")}, "guarantee"),
         ({"engine": "jax", "warps": 3}, "warps"),
         ({"engine": "jax", "run": 1, "block": 128}, "block"),
         ({"policy": "thompson", "engine": "jax", "kernel": "interpret", "coins": np.full(200, 0.5)}, "kernel"),

@@ -67,7 +67,7 @@ def test_it_lies_below_the_exact_clairvoyants_and_above_what_a_policy_earns():
 
 
 SENSOR = SafetySpec(threshold=0.5, total_risk=0.05, cost_sensor_noise=0.01, **SIZES)
-JOINT = SafetySpec(threshold=0.5, total_risk=0.05, promise="joint", **SIZES)
+JOINT = SafetySpec(threshold=0.5, total_risk=0.05, guarantee="joint", **SIZES)
 SCALED = SafetySpec(threshold=0.5, total_risk=0.05, noise_scale=with_sensor(0.1), **SIZES)
 
 

@@ -10,7 +10,7 @@ from scipy.stats import binomtest
 from safedial import Agent, Cost, DoseResponseWorld, InvalidInput, LinearWorld, SafetySpec, growth, power, simulate
 from safedial.policies import make_policy
 from safedial.policies.classes import linear
-from safedial.simulation.results import promise_holds, summary
+from safedial.simulation.results import guarantee_holds, summary
 
 CONSTANTS = {"reward_noise": 0.1, "coefficient_bound": 1, "context_bound": 1}
 COSTS = {"heat": Cost(threshold=0.4, noise=0.2, share=0.3), "load": Cost(threshold=0.3, noise=0.3, share=0.7)}
@@ -34,11 +34,11 @@ def played(policy, spec, **more):
 
 
 @pytest.mark.parametrize(
-    ("policy", "curve", "promise"), [("hp_ucb", None, "joint"), ("hp_probe", power(2.0), "certified")]
+    ("policy", "curve", "guarantee"), [("hp_ucb", None, "joint"), ("hp_probe", power(2.0), "certified")]
 )
-def test_a_simulation_decides_as_an_agent_that_is_told_its_rounds(policy, promise, curve):
+def test_a_simulation_decides_as_an_agent_that_is_told_its_rounds(policy, guarantee, curve):
     costs = {"heat": COSTS["heat"], "load": Cost(threshold=0.3, noise=0.3, share=0.7, curve=curve)}
-    spec = SafetySpec(costs=costs, promise=promise, **RISKS, **CONSTANTS)
+    spec = SafetySpec(costs=costs, guarantee=guarantee, **RISKS, **CONSTANTS)
     _, (context, action, reward), chunks = played(policy, spec, rounds=80, seeds=[4])
     agent = Agent(3, spec, policy=make_policy(policy))
     cost = {name: np.concatenate([chunk.cost[name] for chunk in chunks]) for name in costs}
@@ -75,13 +75,13 @@ def test_any_cost_exceeds_no_more_often_than_the_risk_which_the_clairvoyant_uses
     assert binomtest(int(played.violations[0].sum()), 6000, 0.05, alternative="greater").pvalue > 1e-6
 
 
-def test_the_report_names_the_costs_and_says_whether_the_promise_is_proved():
+def test_the_report_names_the_costs_and_says_whether_the_guarantee_is_proved():
     told = summary(simulate("hp_ucb", WORLD, SPEC, rounds=20, seeds=1))
     assert told["threshold"] == {"heat": 0.4, "load": 0.3}
-    assert told["promised_risk"] == pytest.approx(0.06)
+    assert told["guaranteed_risk"] == pytest.approx(0.06)
     noisier = SafetySpec(costs=COSTS | {"heat": Cost(threshold=0.4, noise=0.3, share=0.3)}, **RISKS, **CONSTANTS)
-    assert not promise_holds(make_policy("hp_ucb"), WORLD, SPEC, true=noisier)
-    assert promise_holds(make_policy("hp_ucb"), WORLD, noisier, true=SPEC)
+    assert not guarantee_holds(make_policy("hp_ucb"), WORLD, SPEC, true=noisier)
+    assert guarantee_holds(make_policy("hp_ucb"), WORLD, noisier, true=SPEC)
 
 
 NO_PROOF = "costs = .*: are for an Agent"
@@ -93,7 +93,7 @@ BRACKET = {"a": Cost(threshold=1, growth=growth.additive(0, 1))}
     [
         ("on_expectation", {}, {}, NO_PROOF),
         (make_policy("nonlinear_hp_ucb", reward_class=linear(), cost_class=linear()), {}, {}, "need a linear learner"),
-        (make_policy("hp_shield", base=0), {}, {"costs": BRACKET, "promise": "bracket"}, NO_PROOF),
+        (make_policy("hp_shield", base=0), {}, {"costs": BRACKET, "guarantee": "bracket"}, NO_PROOF),
         ("hp_probe", {"contexts": "adversarial"}, {}, "contexts = 'adversarial': does not go with several costs"),
         ("hp_probe", {"baseline_cost": 0.1}, {}, r"baseline_cost = 0\.1: does not go with several costs"),
         ("hp_probe", {"noise": "context-scale"}, {}, "noise = 'context-scale': does not go with several costs"),

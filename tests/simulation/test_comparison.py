@@ -37,10 +37,10 @@ def test_differences_are_those_of_each_seed_alone(found):
     apart = [row["regret_high"] - row["regret_low"] for row in found.table]
     assert row["regret_difference_high"] - row["regret_difference_low"] < apart[1] + apart[3]
     counts = [float(probe.violations[0, 0]) for probe in pairs[1]]
-    assert (row["excess_rate_low"], row["excess_rate_high"]) == violation_interval(counts, 100)
-    assert row["promised_risk"] == pytest.approx(spec.promised_risk)
+    assert (row["violation_rate_low"], row["violation_rate_high"]) == violation_interval(counts, 100)
+    assert row["guaranteed_risk"] == pytest.approx(spec.guaranteed_risk)
     assert "2 policies in LinearWorld: 100 rounds, 4 seeds" in found._repr_html_()
-    assert found.table[0]["regret_difference"] == found.table[0]["excess_difference"] == 0.0
+    assert found.table[0]["regret_difference"] == found.table[0]["violation_difference"] == 0.0
 
 
 def test_the_table_in_pandas_has_every_setting(found):
@@ -66,10 +66,10 @@ def test_the_interval_of_a_share_covers_as_often_as_it_says():
     assert share_interval([1.0], [0.0]) is None
 
 
-def test_labels_tell_policies_apart_and_specs_may_promise_different_things(found):
+def test_labels_tell_policies_apart_and_specs_may_guarantee_different_things(found):
     spec = make_spec(violation_risk=0.02, estimation_risk=0.02)
     conformal = {"name": "hp_conformal", "start_dose": 0.05}
-    specs = [spec, replace(spec, promise="conformal")]
+    specs = [spec, replace(spec, guarantee="conformal")]
     both = compare(["hp_probe", conformal], WORLD, specs, rounds=60, seeds=2)
     assert list(both.runs) == ["HP-Probe", "HP-Conformal"]
     named = compare({"paper": {"name": "hp_ucb", "radius": "paper"}}, WORLD, spec, rounds=20, seeds=[4])
@@ -86,7 +86,7 @@ def test_one_seed_shows_no_spread():
     assert second["regret"] > 0.0
     for name in ("regret", "share", "regret_difference"):
         assert second[f"{name}_low"] is second[f"{name}_high"] is None
-    assert first["regret_difference_low"] == first["excess_difference_high"] == 0.0
+    assert first["regret_difference_low"] == first["violation_difference_high"] == 0.0
     shown = run("compare", "--policy", "hp_ucb", "--dim", 2, "--threshold", 0.5, "--rounds", 20, "--seeds", 1)
     assert "±" not in shown.stdout
 

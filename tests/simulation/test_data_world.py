@@ -60,11 +60,11 @@ def test_noise_may_depend_on_the_context_and_the_clairvoyant_knows_it():
     assert abs(run.exact_clairvoyant_reward.sum() / 12000 - mean) < 5 * spread
 
 
-def test_it_is_told_apart_in_results_and_promises_nothing():
+def test_it_is_told_apart_in_results_and_guarantees_nothing():
     run = simulate("hp_probe", DataWorld(ROWS, reward=REWARD, cost=COST, label="ward"), make_spec(), **GIVEN)
     assert set(run.to_frame()["world"]) == {"ward"}
     told = summary(run)
-    assert told["promised_risk"] is None
+    assert told["guaranteed_risk"] is None
     json.dumps(told)
     other = DataWorld(ROWS, reward=REWARD, cost=COST + 0.1, label="ward")
     assert other.to_dict()["digest"] != told["settings"]["world"]["digest"]
@@ -95,6 +95,6 @@ def test_contexts_longer_than_stated_are_refused():
     world = DataWorld(4.0 * ROWS, reward=REWARD, cost=COST)
     with pytest.raises(InvalidInput, match=r"context_bound = 1\.0: is less than the norm of a row; state"):
         simulate("hp_probe", world, make_spec(), **GIVEN)
-    free = replace(make_spec(promise="conformal"), context_bound=None)
+    free = replace(make_spec(guarantee="conformal"), context_bound=None)
     with pytest.raises(InvalidInput, match="context_bound"):
         simulate("hp_conformal", LinearWorld(dim=3), free, **GIVEN)

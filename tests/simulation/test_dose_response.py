@@ -13,13 +13,13 @@ from typer.testing import CliRunner
 from safedial import Cost, InvalidInput, SafetySpec, growth, make_policy, simulate
 from safedial.cli import make_app
 from safedial.simulation.dose_response import DoseResponseWorld
-from safedial.simulation.results import promise_holds, simulated_log, summary
+from safedial.simulation.results import guarantee_holds, simulated_log, summary
 from safedial.simulation.sweeps import build, parse_grid, run_cell, sweep_rows, write_cell
 from safedial.simulation.world import Exposure, generators
 from safedial.simulation.worlds import world_from_dict
 
 LEVEL = 1e-6
-SPEC = SafetySpec(threshold=2.0, violation_risk=0.05, promise="bracket")
+SPEC = SafetySpec(threshold=2.0, violation_risk=0.05, guarantee="bracket")
 SHIELD = {"base": 0, "growth": growth.relative(0.7, 1.4, floor=0.5), "start_scale": 0.1}
 WORLDS = {
     "power": DoseResponseWorld(low=0.7, high=1.4),
@@ -35,7 +35,7 @@ WORLDS = {
 
 def spec_of(world, **changes):
     return SafetySpec(
-        **{"threshold": 0.5 if world.curve == "binary" else 2.0, "violation_risk": 0.05} | changes, promise="bracket"
+        **{"threshold": 0.5 if world.curve == "binary" else 2.0, "violation_risk": 0.05} | changes, guarantee="bracket"
     )
 
 
@@ -114,7 +114,7 @@ def test_of_several_costs_any_may_bind_and_the_clairvoyant_is_as_exact():
         "glucose": Cost(threshold=70.0, growth=bracket, direction="below"),
         "auc": Cost(threshold=-3.0, growth=bracket),
     }
-    spec, world = SafetySpec(costs=costs, violation_risk=0.05, promise="bracket"), WORLDS["hinge"]
+    spec, world = SafetySpec(costs=costs, violation_risk=0.05, guarantee="bracket"), WORLDS["hinge"]
     shown = exposure(world, spec)
     best = at(world.exact_intensity(spec, shown) * 1.2, shown)
     outcome = world.outcome(spec, best).cost
@@ -137,7 +137,7 @@ def test_each_of_several_costs_can_rise_as_its_own_bracket_says():
     """Within the brackets at places from 0 to 1, and beyond them above 1; the binding one has the tolerance."""
     brackets = {"trough": growth.relative(0.7, 1.4, floor=1.0), "glucose": growth.additive(0, 30)}
     costs = {name: Cost(threshold=2.0, growth=bracket) for name, bracket in brackets.items()}
-    spec = SafetySpec(costs=costs, violation_risk=0.05, promise="bracket")
+    spec = SafetySpec(costs=costs, violation_risk=0.05, guarantee="bracket")
     policy = make_policy("hp_shield", base=0, start_scale=0.1)
     for places, holds in (((0.0, 1.0), True), ((0.0, 0.0), True), ((1.25, 1.25), False)):
         world = DoseResponseWorld(curve="stated", low=places[0], high=places[1], least=0.1)
@@ -148,7 +148,7 @@ def test_each_of_several_costs_can_rise_as_its_own_bracket_says():
             seen, true = (world.outcome(spec, at(setting, shown)).cost[name] for setting in (given, other))
             broken |= bool(np.any(each.exceeded(true) & (each.tolerated(seen, given) >= other)))
         assert broken != holds
-        assert promise_holds(policy, world, spec) == holds
+        assert guarantee_holds(policy, world, spec) == holds
         best = world.outcome(spec, at(world.exact_intensity(spec, shown), shown)).cost
         over = np.any([each.exceeded(best[name]) for name, each in costs.items()], axis=0)
         assert binomtest(int(over.sum()), over.size, 0.05).pvalue > LEVEL
@@ -156,7 +156,7 @@ def test_each_of_several_costs_can_rise_as_its_own_bracket_says():
         world.outcome(SPEC, shown)
     by_feature = {"glucose": Cost(threshold=2.0, growth=growth.additive(0, "steepest"))}
     with pytest.raises(InvalidInput, match="must be relative or additive, with numbers"):
-        world.outcome(SafetySpec(costs=by_feature, violation_risk=0.05, promise="bracket"), shown)
+        world.outcome(SafetySpec(costs=by_feature, violation_risk=0.05, guarantee="bracket"), shown)
 
 
 def test_tolerances_have_the_stated_law_given_context_and_patient():
@@ -184,21 +184,21 @@ def test_outcomes_lost_at_random_are_left_out_and_teach_nothing():
     assert 0.8 < lost.reward.mean() / whole.reward.mean() < 1.0, "a lost round costs a round, and no more"
 
 
-def test_the_promise_is_proved_where_the_bracket_and_the_start_hold_and_nowhere_else():
+def test_the_guarantee_is_proved_where_the_bracket_and_the_start_hold_and_nowhere_else():
     policy = make_policy("hp_shield", **SHIELD)
     kept = DoseResponseWorld(low=0.7, high=1.4, least=0.1)
-    assert promise_holds(policy, kept, SPEC)
-    assert summary(simulate(policy, kept, SPEC, rounds=30, seeds=2))["promised_risk"] == 0.05
+    assert guarantee_holds(policy, kept, SPEC)
+    assert summary(simulate(policy, kept, SPEC, rounds=30, seeds=2))["guaranteed_risk"] == 0.05
     for broken in (
         DoseResponseWorld(low=0.7, high=1.5, least=0.1),
         DoseResponseWorld(low=0.7, high=1.4),
         DoseResponseWorld(low=0.7, high=1.4, least=0.1, fall=0.9, after=10),
         DoseResponseWorld(curve="hinge", least=0.1),
     ):
-        assert not promise_holds(policy, broken, SPEC)
-    assert not promise_holds(make_policy("hp_probe"), kept, SPEC)
+        assert not guarantee_holds(policy, broken, SPEC)
+    assert not guarantee_holds(make_policy("hp_probe"), kept, SPEC)
     additive = make_policy("hp_shield", **SHIELD | {"growth": growth.additive(0, 20)})
-    assert promise_holds(additive, DoseResponseWorld(curve="hinge", high=20.0, least=0.1), SPEC)
+    assert guarantee_holds(additive, DoseResponseWorld(curve="hinge", high=20.0, least=0.1), SPEC)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ seeds = 3
 [spec]
 threshold = 2.0
 violation_risk = 0.05
-promise = "bracket"
+guarantee = "bracket"
 [world]
 curve = ["power", "hinge"]
 high = [1.0, 2.0]

@@ -19,7 +19,7 @@ def test_it_is_registered():
     assert set(env.step(np.array([0.1]))[4]) == {"cost", "violated", "intensity", "threshold"}
 
 
-def test_an_agent_keeps_its_promise_in_it():
+def test_an_agent_keeps_its_guarantee_in_it():
     spec = make_spec(violation_risk=0.03, estimation_risk=0.02, cost_noise=0.3, reward_noise=0.3)
     env, agent = SafeDialEnv(LinearWorld(dim=3), spec, rounds=2000), Agent(3, spec)
     context, _ = env.reset(seed=4)
@@ -81,4 +81,4 @@ def test_the_mean_is_the_worlds_own_and_the_constants_are_needed():
     expected = [np.sin(np.pi * (context @ coef[0])) for coef in env._truth]
     assert [reward, info["cost"]] == pytest.approx(expected, abs=1e-6)
     with pytest.raises(InvalidInput, match="cost_noise"):
-        SafeDialEnv(world, make_spec(promise="conformal", cost_noise=None))
+        SafeDialEnv(world, make_spec(guarantee="conformal", cost_noise=None))

@@ -88,7 +88,7 @@ def test_sensor_noise_dose_curves_baselines_and_rows_of_their_own():
 
 def test_a_grid_of_thresholds_shares_one_estimate():
     rounds = make_rounds("random", 120, 4)
-    slow, fast = both("hp_ucb", rounds, make_spec(**QUIET, threshold=[0.1, 0.2, 0.5], promise="joint", ridge=0.1))
+    slow, fast = both("hp_ucb", rounds, make_spec(**QUIET, threshold=[0.1, 0.2, 0.5], guarantee="joint", ridge=0.1))
     assert len(fast.estimates) == 1
     assert_same(slow, fast)
 

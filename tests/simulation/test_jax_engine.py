@@ -28,14 +28,19 @@ def agree(one, other):
 
 
 CASES = [
-    ("hp_ucb", {"radius": "noise-adaptive"}, {"promise": "joint"}, {"noise": "uniform"}),
+    ("hp_ucb", {"radius": "noise-adaptive"}, {"guarantee": "joint"}, {"noise": "uniform"}),
     ("epsilon_greedy", {"learn_from": "exploring"}, {"threshold": [0.2, 0.5]}, {}),
     ("on_expectation", {}, {"cost_sensor_noise": 0.1, "reward_sensor_noise": 0.1}, {"baseline_cost": 0.1}),
     ("fixed", {}, {}, {}),
     ("thompson", {}, {}, {}),
     ("clairvoyant", {}, {"threshold": [0.2, 0.5]}, {"mean": "sine"}),
     ("hp_probe", {"radius": "self-normalised"}, {"threshold": [0.2, 0.5], "estimation_risk": [0.01, 0.05]}, {}),
-    ("hp_ucb", {"radius": "self-normalised"}, {"margin": "gaussian", "promise": "joint"}, {"contexts": "adversarial"}),
+    (
+        "hp_ucb",
+        {"radius": "self-normalised"},
+        {"margin": "gaussian", "guarantee": "joint"},
+        {"contexts": "adversarial"},
+    ),
     ("hp_probe", {}, {"margin": "bounded", "noise_low": -2.0, "noise_high": 2.0}, {"noise": "uniform"}),
     ("hp_probe", {}, {"noise_scale": with_any_sensor(0.1), "threshold": [0.4, 0.6]}, {}),
     ("hp_probe", {}, {}, {"contexts": "drift", "noise": "context-scale"}),
@@ -246,7 +251,7 @@ def test_what_cannot_be_compiled_says_so():
             simulate("hp_probe", LinearWorld(dim=2), make_spec(**fields), rounds=5, seeds=1, engine="jax")
     with pytest.raises(InvalidInput, match=r"policy = 'hp_bayes': needs quantiles .*use engine='numpy'"):
         simulate("hp_bayes", LinearWorld(dim=2), make_spec(), rounds=5, seeds=1, engine="jax")
-    spec = make_spec(promise="conformal")
+    spec = make_spec(guarantee="conformal")
     with pytest.raises(InvalidInput, match=r"policy = 'hp_conformal': ranks scores .*use engine='numpy'"):
         simulate("hp_conformal", LinearWorld(dim=2), spec, rounds=5, seeds=1, engine="jax")
     plain = make_policy("fixed")

@@ -29,7 +29,7 @@ def half(*, share=0.5, inner=hp_ucb()):
     return Policy("half", "Half", "certified", decide, {"share": share})
 
 def guess():
-    return half()._replace(name="guess", label="Guess", promise="heuristic", options={})
+    return half()._replace(name="guess", label="Guess", guarantee="heuristic", options={})
 
 def clinic(*, patients=20, seed=0):
     rng = np.random.default_rng(seed)
@@ -97,7 +97,7 @@ def test_the_command_line_takes_them(folder):
     named = ("--policy", f"{folder}:half,share=0.3", "--world", f"{folder}:clinic,patients=7")
     told = json.loads(program("simulate", *named, *words).stdout)
     assert (told["settings"]["policy"], told["settings"]["world"]["rows"]) == ({"share": 0.3}, 7)
-    assert (told["dim"], told["settings"]["seeds"], told["promised_risk"]) == (2, [2, 3], None)
+    assert (told["dim"], told["settings"]["seeds"], told["guaranteed_risk"]) == (2, [2, 3], None)
     told = json.loads(program("compare", *named, "--policy", "hp_ucb", *words).stdout)
     assert (told["world"], [row["policy"] for row in told["policies"]]) == ("clinic", ["Half", "HP-UCB"])
     for wrong, rule in (
@@ -116,10 +116,10 @@ def test_a_plan_is_made_with_them(folder, tmp_path):
     assert found.left_out == ("norm 2 S",), "this world does not use S"
     assert "coefficient_bound" not in found.forecasts[1].scenario.factors
     assert (found.seeds, found.which, found.dim) == (3, [5, 8, 9], 2)
-    assert not any(row["promise_holds"] for row in found.table), "nothing is proved in a world of one's own"
+    assert not any(row["guarantee_holds"] for row in found.table), "nothing is proved in a world of one's own"
     run = simulate(f"{folder}:half", f"{folder}:clinic", make_spec(), rounds=60, seeds=[5, 8, 9])
     assert found.table[0]["violations"] == pytest.approx(run.violations.mean())
-    whole = replace(make_spec(), violation_risk=make_spec().promised_risk)
+    whole = replace(make_spec(), violation_risk=make_spec().guaranteed_risk)
     best = simulate("hp_ucb", f"{folder}:clinic", whole, rounds=60, seeds=[5, 8, 9]).exact_clairvoyant_reward
     assert found.table[0]["reward_share"] == pytest.approx(run.reward.sum() / best.sum())
     for wrong, rule in (

@@ -27,7 +27,7 @@ WORLD = LinearWorld(dim=3)
 
 def own(**parts):
     """hp_ucb under another name, with parts of one's own."""
-    return UCB._replace(name="mine", label="Mine", promise="heuristic", options={}, **parts)
+    return UCB._replace(name="mine", label="Mine", guarantee="heuristic", options={}, **parts)
 
 
 def both_engines(policy, world=WORLD, spec=None, rounds=120, seeds=3):
@@ -108,13 +108,13 @@ def test_no_function_of_the_package_counts_as_one_s_own():
 def test_a_certified_policy_with_a_cheating_predict_fails_its_checks():
     report = check_policy(lambda: UCB._replace(name="cheat", predict=narrow), quiet=True)
     assert any("without data no dose exceeds" in claim for claim in report.failures)
-    assert any("within the promised risk" in claim for claim in report.failures)
+    assert any("within the guaranteed risk" in claim for claim in report.failures)
 
 
 @pytest.mark.parametrize("name", ["hp_ucb", "hp_student", "hp_conformal"])
 def test_agents_studies_and_replays_refuse_a_part_that_they_would_not_use(name, tmp_path):
-    promise = {"hp_ucb": "certified", "hp_student": "student", "hp_conformal": "conformal"}[name]
-    spec, policy = make_spec(promise=promise), make_policy(name)._replace(update=ignore)
+    guarantee = {"hp_ucb": "certified", "hp_student": "student", "hp_conformal": "conformal"}[name]
+    spec, policy = make_spec(guarantee=guarantee), make_policy(name)._replace(update=ignore)
     words = f"policy = '{name}': has its own learner, which runs only in simulations; .*give the policy a `learner`"
     with pytest.raises(InvalidInput, match=words):
         Agent(3, spec, policy=policy)

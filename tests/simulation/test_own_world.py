@@ -11,7 +11,7 @@ from safedial.bounds.choice import Choice
 from safedial.bounds.confidence import Bounds
 from safedial.bounds.estimate import Prediction
 from safedial.bounds.safe_set import SafeSet
-from safedial.simulation.results import promise_holds, summary
+from safedial.simulation.results import guarantee_holds, summary
 from safedial.simulation.sweeps import build, parse_grid, run_sweep, sweep_rows, write_table
 from safedial.simulation.world import Outcome, World
 from safedial.simulation.worlds import world_from_dict
@@ -68,8 +68,8 @@ def test_a_world_of_truth_and_means_alone_is_the_linear_one():
     np.testing.assert_array_equal(own.regret_curve, ours.regret_curve)
     np.testing.assert_array_equal(own.violations, ours.violations)
     np.testing.assert_array_equal(own.exact_clairvoyant_reward, own.clairvoyant_reward)
-    assert promise_holds(make_policy("hp_probe"), LinearWorld(dim=3), SPEC)
-    assert not promise_holds(make_policy("hp_probe"), Kept(), SPEC)
+    assert guarantee_holds(make_policy("hp_probe"), LinearWorld(dim=3), SPEC)
+    assert not guarantee_holds(make_policy("hp_probe"), Kept(), SPEC)
 
 
 def test_its_outcomes_are_what_is_learned_and_counted():
@@ -104,7 +104,7 @@ def test_it_keeps_its_name_in_tables_and_summaries():
     run = simulate("hp_probe", Threshold(dim=2), SPEC, rounds=20, seeds=2)
     assert set(run.frame()["world"]) == {NAME}
     assert summary(run)["settings"]["world"] == {"name": NAME, "dim": 2, "start": 0.2}
-    assert summary(run)["promised_risk"] is None
+    assert summary(run)["guaranteed_risk"] is None
     assert world_from_dict(Threshold(dim=2, start=0.3).to_dict()) == Threshold(dim=2, start=0.3)
     usual = simulate("hp_probe", LinearWorld(dim=2), SPEC, rounds=20, seeds=2)
     assert set(usual.frame()["world"]) == {"LinearWorld"}

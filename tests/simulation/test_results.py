@@ -84,7 +84,7 @@ def test_a_policy_that_was_told_otherwise_is_played_again_shown_and_saved_so(tmp
     assert run.to_frame()[["cost_noise", "stated_cost_noise"]].drop_duplicates().to_numpy().tolist() == [[1.0, 0.3]]
     assert [name for name in run.curves() if name.startswith("stated_")] == ["stated_cost_noise"]
     assert not [name for name in alike.to_frame() if name.startswith("stated_")]
-    assert (summary(run)["promised_risk"], summary(alike)["promised_risk"]) == (None, true.promised_risk)
+    assert (summary(run)["guaranteed_risk"], summary(alike)["guaranteed_risk"]) == (None, true.guaranteed_risk)
     assert summary(run)["settings"]["stated"]["cost_noise"] == 0.3
     run.save(tmp_path / "run")
     again = Simulation.load(tmp_path / "run")

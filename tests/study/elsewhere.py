@@ -13,7 +13,7 @@ from safedial.study import transaction
 from safedial.study.manage import create_study
 from safedial.study.store import Store
 
-PROMISE = {
+GUARANTEE = {
     "threshold": 0.5,
     "violation_risk": 0.05,
     "estimation_risk": 0.05,
@@ -26,28 +26,28 @@ PROMISE = {
 CONFORMAL = {
     "threshold": 0.5,
     "violation_risk": 0.1,
-    "promise": "conformal",
+    "guarantee": "conformal",
     "start_action": 0.1,
     "fallback_action": 0.0,
 }
-STUDENT = {"threshold": 0.5, "violation_risk": 0.1, "promise": "student", "start_action": 0.1, "lag": 4}
+STUDENT = {"threshold": 0.5, "violation_risk": 0.1, "guarantee": "student", "start_action": 0.1, "lag": 4}
 STUDIES = {
     "dialled": {
-        **PROMISE,
+        **GUARANTEE,
         "dim": 3,
         "dial": {"high": 20, "unit": "mg"},
         "dose": {"curve": "hill", "ed50": 0.4},
         "guard": {"max_step": 6.0},
     },
-    "levels": {**PROMISE, "dim": 3, "dial": {"high": 10, "levels": [1, 2, 5, 10]}, "learning_order": "arrival"},
-    "self-normalised": {**PROMISE, "dim": 3, "radius": "self-normalised"},
-    "stiff": {**PROMISE, "dim": 6, "ridge": 1e-3},
-    "precise": {**PROMISE, "dim": 5, "ridge": 1e-6},
+    "levels": {**GUARANTEE, "dim": 3, "dial": {"high": 10, "levels": [1, 2, 5, 10]}, "learning_order": "arrival"},
+    "self-normalised": {**GUARANTEE, "dim": 3, "radius": "self-normalised"},
+    "stiff": {**GUARANTEE, "dim": 6, "ridge": 1e-3},
+    "precise": {**GUARANTEE, "dim": 5, "ridge": 1e-6},
     "conformal": {**CONFORMAL, "dim": 4},
     "groups": {**CONFORMAL, "dim": 4, "groups": "none"},
     "coarse": {**CONFORMAL, "dim": 4},
     "student": {**STUDENT, "dim": 4, "ridge": 1.0},
-    "anytime": {**STUDENT, "dim": 3, "estimation_risk": 0.05, "policy": {"name": "hp_student", "promise": "anytime"}},
+    "anytime": {**STUDENT, "dim": 3, "estimation_risk": 0.05, "policy": {"name": "hp_student", "guarantee": "anytime"}},
 }
 """`stiff`, `precise` and `student` have columns of unequal sizes, where rounding is amplified; `coarse` has
 contexts and outcomes of few values, so that scores tie but for rounding.

@@ -29,7 +29,7 @@ SHIELD = {
     "dim": 2,
     "threshold": 1.0,
     "violation_risk": 0.2,
-    "promise": "bracket",
+    "guarantee": "bracket",
     "policy": {"name": "hp_shield", "base": "proposal", "growth": growth.relative(0.7, 1.4, floor=0.5).to_dict()},
     "start_action": 0.2,
 }
@@ -39,7 +39,7 @@ SEVERAL = {
 }
 AFTER = {
     "noise": {**SPEC, "cost_noise": 0.2},
-    "joint": {**SPEC, "promise": "joint", "threshold": 0.6},
+    "joint": {**SPEC, "guarantee": "joint", "threshold": 0.6},
     "policy": {**SPEC, "policy": "hp_ucb", "learning_order": "arrival"},
     "dial": {**SPEC, "dial": {"high": 20.0, "unit": "mg"}},
     "bracket": SHIELD,
@@ -86,7 +86,7 @@ def test_an_amended_study_advises_as_two_studies_cut_at_the_amendment(lite, kind
     assert [each.action for each in both[0][0]] == [each.action for each in both[1][0]]
     for number in range(11, 24):
         ours, theirs = (live(study, rounds[number : number + 1], number)[0] for study in (lite, later))
-        assert (ours.action, ours.safe_action, ours.promise) == (theirs.action, theirs.safe_action, theirs.promise)
+        assert (ours.action, ours.safe_action, ours.guarantee) == (theirs.action, theirs.safe_action, theirs.guarantee)
         assert ours.decision.round == theirs.decision.round == number - 10
         if number in (14, 17):
             for study, (made, late) in zip((lite, earlier), both, strict=True):
@@ -110,11 +110,11 @@ def test_an_amended_study_advises_as_two_studies_cut_at_the_amendment(lite, kind
         assert row["phase"] == 1 + (row["seq"] > lite.spec.since)
 
 
-@pytest.mark.parametrize("promise", ["certified", "joint"])
-def test_kept_learning_advises_as_an_agent_that_has_the_new_threshold_and_all_rounds(lite, promise):
+@pytest.mark.parametrize("guarantee", ["certified", "joint"])
+def test_kept_learning_advises_as_an_agent_that_has_the_new_threshold_and_all_rounds(lite, guarantee):
     """An outcome from before the amendment that is open holds up the learning after it, as without an amendment."""
-    study = create_study("kept", {**SPEC, "promise": promise}, storage=lite.store)
-    spec = {name: value for name, value in SPEC.items() if name != "dim"} | {"promise": promise, "threshold": 0.7}
+    study = create_study("kept", {**SPEC, "guarantee": guarantee}, storage=lite.store)
+    spec = {name: value for name, value in SPEC.items() if name != "dim"} | {"guarantee": guarantee, "threshold": 0.7}
     seen = []
 
     def expected(context):
@@ -149,12 +149,12 @@ def test_kept_learning_advises_as_an_agent_that_has_the_new_threshold_and_all_ro
     assert study.verify().ok
 
 
-CONFORMAL = {"dim": 2, "promise": "conformal", "threshold": 0.5, "violation_risk": 0.2, "start_action": 0.3}
+CONFORMAL = {"dim": 2, "guarantee": "conformal", "threshold": 0.5, "violation_risk": 0.2, "start_action": 0.3}
 KEPT = {
     "certified": SPEC,
     "several": SEVERAL,
     "conformal": CONFORMAL,
-    "student": {**CONFORMAL, "promise": "student"},
+    "student": {**CONFORMAL, "guarantee": "student"},
     "bracket": SHIELD,
 }
 
@@ -176,7 +176,7 @@ def test_other_limits_of_the_guard_change_no_advice(lite, kind):
     for each, study in zip(made, (ours, theirs), strict=True):
         each += live(study, rounds[12:], 12)
     for one, other in zip(*made, strict=True):
-        assert (one.action, one.safe_action, one.promise) == (other.action, other.safe_action, other.promise)
+        assert (one.action, one.safe_action, one.guarantee) == (other.action, other.safe_action, other.guarantee)
         assert (one.decision.round, one.decision.choice) == (other.decision.round, other.decision.choice)
     assert ours.verify().ok
 
@@ -229,7 +229,7 @@ def test_a_stopped_study_stays_stopped_until_it_is_resumed(lite):
     study.amend(changes={"guard": {"max_open": 4}}, **WORDS)
     assert study.status()["stop_reason"] == "too_many_open"
     study.resume("four are enough")
-    assert study.ask([0.1, 0.2]).promise == "certified"
+    assert study.ask([0.1, 0.2]).guarantee == "certified"
     assert study.status()["stop_reason"] == ""
     study.ask([0.1, 0.2])
     assert study.status()["stop_reason"] == "too_many_open"  # rounds before and after the amendment count together
@@ -394,10 +394,10 @@ def test_an_amendment_that_is_refused_changes_nothing(lite, given, words):
     assert (lite.status(), lite.state_digest(), lite.spec.fields["threshold"]) == (before, digest, 0.5)
 
 
-def test_a_spec_alone_replaces_the_promise_and_leaves_the_rest(lite):
+def test_a_spec_alone_replaces_the_guarantee_and_leaves_the_rest(lite):
     lite.amend(changes={"guard": {"max_open": 50}, "policy": "hp_ucb"}, **WORDS)
-    promise = {name: value for name, value in SPEC.items() if name != "dim"} | {"threshold": 0.9}
-    lite.amend(SafetySpec(**promise), **WORDS)
+    guarantee = {name: value for name, value in SPEC.items() if name != "dim"} | {"threshold": 0.9}
+    lite.amend(SafetySpec(**guarantee), **WORDS)
     fields = lite.spec.fields
     assert (fields["threshold"], fields["policy"]["name"], fields["guard"]["max_open"]) == (0.9, "hp_ucb", 50)
     with pytest.raises(InvalidInput, match="differs from the study's own"):

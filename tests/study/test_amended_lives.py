@@ -61,7 +61,7 @@ def test_a_study_is_amended_a_hundred_times_at_most(store, monkeypatch):
     with pytest.raises(InvalidInput, match=r"'trial': has 2 amendments, the most .*create a new study"):
         study.amend(changes={"threshold": 0.8}, **WHY)
     assert study.amend(changes={"threshold": 0.7}, key="0.7", **WHY).seq == made.seq
-    assert study.ask([0.1, 0.1]).promise == "certified"
+    assert study.ask([0.1, 0.1]).guarantee == "certified"
 
 
 @pytest.mark.parametrize("after", [SPEC, {**SEVERAL, "costs": {"warmth": SEVERAL["costs"]["heat"]}}])
@@ -89,7 +89,7 @@ def test_the_page_says_that_a_missing_cost_ended_learning(store):
 
 @pytest.mark.parametrize("changes", [{"labels": {"reward": "relief"}}, {"guard": {"due_after": 5}}])
 def test_what_is_only_shown_changes_without_learning_anew(store, changes):
-    conformal = {"dim": 2, "threshold": 1.0, "violation_risk": 0.2, "promise": "conformal", "start_action": 0.2}
+    conformal = {"dim": 2, "threshold": 1.0, "violation_risk": 0.2, "guarantee": "conformal", "start_action": 0.2}
     for name, spec in (("certified", SPEC), ("conformal", conformal)):
         study = create_study(name, spec, storage=store)
         for _ in range(3):

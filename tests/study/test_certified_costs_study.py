@@ -62,10 +62,10 @@ def seen_by_the_page(study):
 
 
 @pytest.mark.parametrize("policy", ["hp_probe", "hp_ucb"])
-@pytest.mark.parametrize("promise", ["certified", "joint"])
-def test_a_study_and_an_agent_that_get_the_same_rounds_decide_the_same(shelf, policy, promise):
+@pytest.mark.parametrize("guarantee", ["certified", "joint"])
+def test_a_study_and_an_agent_that_get_the_same_rounds_decide_the_same(shelf, policy, guarantee):
     """Lowered, raised, void, expired and corrected outcomes included."""
-    spec = SafetySpec(costs=COSTS, promise=promise, **STATED, context_bound=1)
+    spec = SafetySpec(costs=COSTS, guarantee=guarantee, **STATED, context_bound=1)
     study = make(shelf, spec=spec, policy=policy)
     rules = study.spec.rules
     agent = Agent(2, rules.spec, policy=rules.policy, dial=DIAL)  # a log has costs in alphabetical order
@@ -73,7 +73,7 @@ def test_a_study_and_an_agent_that_get_the_same_rounds_decide_the_same(shelf, po
     for number in range(60):
         context = draw(rng)
         advice, own = study.ask(context.tolist()), agent.decide(context)
-        assert (advice.action, advice.safe_action, advice.promise) == (own.action, own.safe_action, own.promise)
+        assert (advice.action, advice.safe_action, advice.guarantee) == (own.action, own.safe_action, own.guarantee)
         mine, theirs = own.certificate, advice.certificate
         for part in ("statement", "risk", "least", "costs", "limit"):
             assert json.loads(json.dumps(mine[part])) == json.loads(json.dumps(theirs[part]))

@@ -169,7 +169,7 @@ def test_a_study_from_a_spec_file_resumes_and_starts_warm(study, tmp_path):
 
 SHIELD = """
 [spec]
-promise = "bracket"
+guarantee = "bracket"
 threshold = 70.0
 violation_risk = 0.2
 [[policy]]

@@ -9,7 +9,7 @@ from safedial.study.store import Store
 from safedial.study.study_spec import read_spec
 from tests.study.conftest import id_at
 
-SPEC = {"dim": 3, "threshold": 0.5, "violation_risk": 0.1, "promise": "conformal", "start_action": 0.05}
+SPEC = {"dim": 3, "threshold": 0.5, "violation_risk": 0.1, "guarantee": "conformal", "start_action": 0.05}
 LEVELS = {"low": 0, "high": 10, "levels": [0, 2, 4, 6, 8, 10]}
 
 
@@ -52,7 +52,7 @@ def test_voids_that_are_vouched_for_are_left_out_and_others_count_as_unbounded(s
     lost(gone, 140, lambda name: gone.expire([name], reason="moved away", unrelated=True))
     context = next(contexts(5))[0]
     told = {study.name: study.ask(context) for study in (vouched, unvouched, gone)}
-    assert {name: each.promise for name, each in told.items()} == {
+    assert {name: each.guarantee for name, each in told.items()} == {
         "vouched": "conformal", "unvouched": "declared", "gone": "conformal"
     }  # fmt: skip
     assert told["vouched"].action == told["gone"].action > 0.05
@@ -109,7 +109,7 @@ def test_contexts_that_a_mask_gives_nothing_do_not_poison_the_others(shelf):
     study = create_study("trial", SPEC | {"guard": mask}, storage=shelf)
     list(play(study, 160))
     decision = study.ask([0.5, 0.0, 1.0])
-    assert decision.promise == "conformal"
+    assert decision.guarantee == "conformal"
     assert study.ask([-0.5, 0.0, 1.0]).action == 0.0
     assert study.verify().ok
 
@@ -167,7 +167,7 @@ def test_a_pilot_that_differs_alarms_only_where_it_calibrates(shelf, history, st
     if stopped:
         assert "before the first decision were compared too" in told.explain()
     else:
-        assert told.promise == "conformal"
+        assert told.guarantee == "conformal"
         assert "nothing is assumed about them" in told.explain()
         assert "complete and unselected" not in told.explain()
         assert told.certificate["reach"]["tenth_applied"] >= 0.4, "imported settings were applied, and are tried ones"
@@ -198,6 +198,6 @@ def test_a_study_without_sign_groups_verifies(shelf, tmp_path):
     for decision in play(study, 20, seed=7):
         raise AssertionError(decision)
     told = study.ask(next(contexts(6))[0])
-    assert told.promise == "conformal"
+    assert told.guarantee == "conformal"
     assert "not among those expected to benefit" in told.explain()
     assert study.verify().ok

@@ -138,7 +138,7 @@ def test_a_misread_cost_no_longer_counts_against_the_noise_once_it_is_corrected(
     assert later.status()["noise_evidence"] == pytest.approx(first.status()["noise_evidence"], rel=0.2)
     assert later.status()["stop_reason"] == "noise_broken", "a person decides when to go on"
     later.resume("the value was a typing error")
-    assert later.ask(context).promise == first.ask(context).promise
+    assert later.ask(context).guarantee == first.ask(context).guarantee
     assert later.verify().ok
 
 

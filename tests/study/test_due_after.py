@@ -29,7 +29,7 @@ def test_an_outcome_that_is_open_for_longer_than_due_after_is_overdue_and_stops_
         assert (status["overdue"], status["open"], status["stop_reason"]) == (2, 2, "")
         assert "T" in status["overdue_since"] > status["oldest_open"]
         assert with_age(status)["overdue_since"].endswith("hours ago")
-        assert study.ask([0.3, 0.3]).promise == "certified"
+        assert study.ask([0.3, 0.3]).guarantee == "certified"
         for each in made[1:]:
             study.tell(each.id, reward=0.1, cost=0.1)
         assert study.status()["overdue"] == 0

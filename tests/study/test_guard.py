@@ -36,11 +36,11 @@ def test_the_monitor_stops_the_study_until_a_person_resumes_it_with_a_reason(sto
     assert alarm["body"]["evidence"] >= 100
     assert alarm["actor"] == "guard"
     decision = study.ask([0.1, 0.1])
-    assert (decision.action, decision.promise, decision.limit, decision.safe_action) == (0.05, "none", "alarm", None)
+    assert (decision.action, decision.guarantee, decision.limit, decision.safe_action) == (0.05, "none", "alarm", None)
     assert "until a person resumes" in decision.explain()
     study.resume("sensor replaced")
     assert study.status()["evidence"] == 1.0
-    assert study.ask([0.1, 0.1]).promise == "certified"
+    assert study.ask([0.1, 0.1]).guarantee == "certified"
     with pytest.raises(InvalidInput, match="nothing to resume"):
         study.resume("again")
     assert study.verify().ok
@@ -90,7 +90,7 @@ def test_too_many_void_rounds_stop_the_study(lite):
         study.void(study.ask([0.1, 0.1]).id, reason="no data", unrelated=True)
     assert study.status()["stop_reason"] == "too_many_void"
     study.resume("data line repaired")
-    assert study.ask([0.1, 0.1]).promise == "certified"
+    assert study.ask([0.1, 0.1]).guarantee == "certified"
 
 
 def test_the_stop_rule_counts_violations_among_the_last_outcomes(lite):
@@ -106,9 +106,9 @@ def test_the_stop_rule_counts_violations_among_the_last_outcomes(lite):
 
 def test_the_stop_rule_ends_a_study_of_planned_size(lite):
     study = made(lite, guard={"stop": {"decisions": 2}})
-    assert [study.ask([0.1, 0.1]).promise for _ in range(3)] == ["certified", "certified", "none"]
+    assert [study.ask([0.1, 0.1]).guarantee for _ in range(3)] == ["certified", "certified", "none"]
     study.resume("extended by the board")
-    assert study.ask([0.1, 0.1]).promise == "certified"
+    assert study.ask([0.1, 0.1]).guarantee == "certified"
 
 
 def test_caps_masks_and_steps_lower_the_action_and_show_on_the_certificate(lite):
@@ -135,7 +135,7 @@ def test_caps_masks_and_steps_lower_the_action_and_show_on_the_certificate(lite)
         (0.0, "mask"),
         (9.0, "step_up"),
     ]
-    assert all(each.promise == "certified" for each in asked)
+    assert all(each.guarantee == "certified" for each in asked)
     assert asked[2].certificate["limiter"] == "cap"
     assert "cap the setting" in asked[2].explain()
     assert study.verify().ok
@@ -156,18 +156,18 @@ def test_a_largest_step_starts_from_what_was_applied(lite):
 
 
 def test_a_conformal_study_starts_with_the_declared_dose_and_earns_its_bound(store):
-    spec = {"dim": 1, "threshold": 0.5, "violation_risk": 0.2, "promise": "conformal", "start_action": 0.1}
+    spec = {"dim": 1, "threshold": 0.5, "violation_risk": 0.2, "guarantee": "conformal", "start_action": 0.1}
     study = create_study("conformal", spec, storage=store)
-    promises = []
+    guarantees = []
     for number in range(60):
         decision = study.ask([math.sin(number)])
-        promises.append(decision.promise)
-        assert decision.certificate["promise"] == decision.promise
+        guarantees.append(decision.guarantee)
+        assert decision.certificate["guarantee"] == decision.guarantee
         if number % 7 != 3:
             rate = 0.6 + 0.01 * math.cos(3.0 * number)
             study.tell(decision.id, reward=0.3 * decision.intensity, cost=rate * decision.intensity)
-    assert promises[0] == "declared"
-    assert promises[-1] == "conformal"
+    assert guarantees[0] == "declared"
+    assert guarantees[-1] == "conformal"
     study.void(id_at(study, 4), reason="wrong patient", unrelated=True)
     study.ask([0.5])
     assert study.verify().ok
@@ -178,7 +178,7 @@ def test_a_conformal_study_starts_with_the_declared_dose_and_earns_its_bound(sto
 
 
 def test_a_drift_stops_a_conformal_study_and_resuming_may_forget(lite):
-    spec = {"dim": 1, "threshold": 0.5, "violation_risk": 0.1, "promise": "conformal", "start_action": 0.1}
+    spec = {"dim": 1, "threshold": 0.5, "violation_risk": 0.1, "guarantee": "conformal", "start_action": 0.1}
     study = create_study("conformal", spec, storage=lite.store)
     waiting = None
     for number in range(400):
@@ -195,7 +195,7 @@ def test_a_drift_stops_a_conformal_study_and_resuming_may_forget(lite):
     study.resume("new reagent", forget=True)
     assert study.status()["informative_rounds"] == 0
     study.tell(waiting.id, reward=0.1, cost=0.1)
-    assert study.ask([0.1]).promise == "declared"
+    assert study.ask([0.1]).guarantee == "declared"
     assert study.verify().ok
     stopped = made(lite, "linear", guard={"stop": {"decisions": 1}})
     stopped.ask([0.1, 0.1])
@@ -220,7 +220,7 @@ def test_a_fallback_at_the_high_end_of_the_dial_is_refused_unless_it_is_meant(li
 def test_a_fallback_in_the_lower_half_or_at_the_declared_start_needs_no_word(lite):
     for number, more in enumerate(({"fallback_action": 0.5}, {"fallback_action": 0.0}, {})):
         create_study(f"low{number}", {**SPEC, **more}, storage=lite.store)
-    start = {"dim": 2, "threshold": 0.5, "violation_risk": 0.2, "promise": "conformal", "start_action": 0.8}
+    start = {"dim": 2, "threshold": 0.5, "violation_risk": 0.2, "guarantee": "conformal", "start_action": 0.8}
     made = create_study("start", start, storage=lite.store)
     assert made.spec.rules.fallback_action == 0.8
     assert create_study("again", made.spec.fields, storage=lite.store).spec.fields == made.spec.fields

@@ -8,18 +8,18 @@ from safedial.study.manage import create_study, open_study
 
 START = {"dim": 1, "violation_risk": 0.1, "start_action": 0.1, "fallback_action": 0.1}
 GROWTH = {"growth": "additive", "low": 0.0, "high": 1.0}
-SHIELD = {**START, "promise": "bracket", "policy": {"name": "hp_shield", "base": "proposal"}}
+SHIELD = {**START, "guarantee": "bracket", "policy": {"name": "hp_shield", "base": "proposal"}}
 KINDS = {
     "shield": {**SHIELD, "threshold": 0.5, "policy": {**SHIELD["policy"], "growth": GROWTH}},
     "shield several": {
         **SHIELD,
         "costs": {name: {"threshold": 0.5, "growth": GROWTH} for name in ("first", "second")},
     },
-    "conformal": {**START, "promise": "conformal", "policy": "hp_conformal", "threshold": 0.5},
-    "student": {**START, "promise": "student", "policy": "hp_student", "threshold": 0.5},
+    "conformal": {**START, "guarantee": "conformal", "policy": "hp_conformal", "threshold": 0.5},
+    "student": {**START, "guarantee": "student", "policy": "hp_student", "threshold": 0.5},
     "student several": {
         **START,
-        "promise": "student",
+        "guarantee": "student",
         "policy": "hp_student",
         "costs": {"first": {"threshold": 0.5}, "second": {"threshold": 0.5}},
     },

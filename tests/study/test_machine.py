@@ -17,7 +17,7 @@ from tests.study.conftest import SPEC
 
 part = st.floats(-0.7, 0.7)
 value = st.floats(-0.4, 0.4)
-PROMISE = {name: number for name, number in SPEC.items() if name != "dim"}
+GUARANTEE = {name: number for name, number in SPEC.items() if name != "dim"}
 
 
 class Machine(RuleBasedStateMachine):
@@ -43,7 +43,7 @@ class Machine(RuleBasedStateMachine):
         return self.desks[self.turn % 2]
 
     def expected(self, context):
-        agent = Agent(2, SafetySpec(**PROMISE | {"threshold": self.threshold}))
+        agent = Agent(2, SafetySpec(**GUARANTEE | {"threshold": self.threshold}))
         known, rounds = True, list(self.rounds.values())[self.start :]
         for each in rounds:
             agent.decide(each["context"])

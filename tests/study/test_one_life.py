@@ -39,7 +39,7 @@ def test_an_export_goes_on_behind_a_round_that_is_missing_for_an_unrelated_reaso
 def test_the_monitor_of_an_export_alarms_where_the_study_does_whatever_is_open_or_void(study, tmp_path):
     first, second = study.ask([0.5, 0.1]), study.ask([0.5, 0.1])
     study.void(second.id, reason="the patient left")
-    assert first.promise == "certified"
+    assert first.guarantee == "certified"
     while study.status()["stop_reason"] != "alarm":
         if study.status()["stop_reason"]:
             study.resume("the noise is what it is")

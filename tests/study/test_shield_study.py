@@ -23,7 +23,7 @@ from safedial.study.store import Store
 from safedial.study.study_errors import StudyError
 from safedial.study.verify import verify_study
 
-SPEC = SafetySpec(threshold=2.0, violation_risk=0.2, promise="bracket")
+SPEC = SafetySpec(threshold=2.0, violation_risk=0.2, guarantee="bracket")
 OPTIONS = {"base": "dose", "growth": growth.relative(0.7, 1.4, floor=0.5), "start_scale": 0.25}
 RULES = {
     "dial": Dial(high=20.0, unit="U"),
@@ -97,12 +97,12 @@ def test_a_study_and_an_agent_that_get_the_same_rounds_decide_the_same(shelf, va
     options = VARIANTS[variant]
     study = make(shelf, **options)
     agent = Agent(2, SPEC, policy=shield(**options), **RULES)
-    rng, late, promises = np.random.default_rng(3), None, set()
+    rng, late, guarantees = np.random.default_rng(3), None, set()
     for number in range(60):
         context, proposal, harm = patient(rng, number)
         more = more_of(options, proposal)
         advice, own = study.ask(context, unit=f"P-{number % 2}", **more), agent.decide(context, **more)
-        assert (advice.action, advice.safe_action, advice.promise) == (own.action, own.safe_action, own.promise)
+        assert (advice.action, advice.safe_action, advice.guarantee) == (own.action, own.safe_action, own.guarantee)
         if number % 6 == 0:
             compare(study, own.certificate, advice.certificate)
         kind = number % 10
@@ -128,8 +128,8 @@ def test_a_study_and_an_agent_that_get_the_same_rounds_decide_the_same(shelf, va
         elif kind != 1:
             study.tell(advice.id, reward=gain, cost=harm(given), applied_action=given)
             agent.update(own, action=given, reward=gain, cost=harm(given))
-        promises.add(own.promise)
-    assert promises == {"declared", "bracket"}
+        guarantees.add(own.guarantee)
+    assert guarantees == {"declared", "bracket"}
     assert next(iter(study.rows())).get("unit") == "P-0"
     assert study.status()["informative_rounds"] == agent.informative_rounds
     assert study.status()["evidence"] == agent.evidence
@@ -162,7 +162,7 @@ def test_the_certificate_of_a_past_decision_names_rounds_that_can_be_opened(shel
 
 def test_a_log_names_the_latest_rounds_and_counts_all(shelf, monkeypatch):
     monkeypatch.setattr("safedial.rounds.shield_learner.NAMED", 2)
-    study = make(shelf, spec=SafetySpec(threshold=2.0, violation_risk=0.5, promise="bracket"))
+    study = make(shelf, spec=SafetySpec(threshold=2.0, violation_risk=0.5, guarantee="bracket"))
     count = treat(study, 40)[-1].certificate["count"]
     assert len(count["exceeding"]) == 2 < count["would_exceed"]
 
@@ -283,11 +283,11 @@ def test_a_refuted_start_and_a_drift_stop_the_study_until_a_person_resumes(shelf
     treat(study, 30, cost=lambda measured, number: 2.5)
     assert study.status()["stop_reason"] == "start_refuted"
     stopped = treat(study, 1)[0]
-    assert (stopped.action, stopped.promise) == (0.0, "none")
+    assert (stopped.action, stopped.guarantee) == (0.0, "none")
     assert [each["decision_id"] for each in study.waiting()] == []
     study.resume("the protocol was lowered", forget=True)
     assert study.status()["stop_reason"] == ""
-    assert treat(study, 1)[0].promise == "declared"
+    assert treat(study, 1)[0].guarantee == "declared"
     assert study.verify().ok
 
 
@@ -299,7 +299,7 @@ def test_open_rounds_of_a_forgotten_past_teach_nothing(shelf):
     study.tell(told.id, reward=0.0, cost=0.1)
     study.void(vouched.id, reason="the lab was closed", unrelated=True)
     assert study.status()["informative_rounds"] == 0
-    assert "bracket" in {decision.promise for decision in treat(study, 40)}
+    assert "bracket" in {decision.guarantee for decision in treat(study, 40)}
     assert study.verify().ok
 
 
@@ -326,7 +326,7 @@ def test_violations_are_counted_on_the_side_that_is_stated(shelf, tmp_path):
     """Glucose must not fall below 70: a value of 50 is an excess, one of 150 is not."""
     study = make(
         shelf,
-        spec=SafetySpec(threshold=70, violation_risk=0.2, promise="bracket"),
+        spec=SafetySpec(threshold=70, violation_risk=0.2, guarantee="bracket"),
         growth=growth.additive(4, 60),
         direction="below",
     )
@@ -337,7 +337,7 @@ def test_violations_are_counted_on_the_side_that_is_stated(shelf, tmp_path):
     study.correct(third.id, reward=0.0, cost=90.0, reason="typing error")
     study.tell(fourth.id, reward=0.0, cost=50.0, applied_action=19.0)
     assert (study.status()["violations"], study.status()["corrected_violations"]) == (2, 1)
-    assert study.status()["unwatched"] == 1  # more was applied than advised: it says nothing about the promise
+    assert study.status()["unwatched"] == 1  # more was applied than advised: it says nothing about the guarantee
     assert [row["violated"] for row in study.rows()] == [False, True, False, True]
 
 
@@ -366,7 +366,7 @@ def test_a_throttled_round_tolerates_nothing_and_an_excess_in_it_counts(shelf):
     last = study.ask({"dose": 4.0, "weight": 70.0})
     study.tell(last.id, reward=0.0, cost=2.5, applied_action=0.5, throttled=True)
     before = study.status()
-    assert decision.promise == "bracket"
+    assert decision.guarantee == "bracket"
     assert state_of(study).learner.history.columns["limit"][-1] == -math.inf
     study.tell(study.ask({"dose": 4.0, "weight": 70.0}).id, reward=0.0, cost=1.5, applied_action=0.5, throttled=True)
     after = study.status()
@@ -442,7 +442,7 @@ def test_a_study_runs_on_every_store(store):
 
 TWO = SafetySpec(
     violation_risk=0.2,
-    promise="bracket",
+    guarantee="bracket",
     costs={
         "trough": Cost(threshold=2.0, growth=growth.relative(0.7, 1.4, floor=0.5), unit="mg/l"),
         "glucose": Cost(threshold=70.0, growth=growth.additive(1, 30), direction="below"),
@@ -461,7 +461,7 @@ def test_several_costs_are_told_corrected_and_counted_as_an_agent_does(shelf):
     for number in range(36):
         context, _, harm = patient(rng, number)
         advice, own = study.ask(context), agent.decide(context)
-        assert (advice.action, advice.promise) == (own.action, own.promise)
+        assert (advice.action, advice.guarantee) == (own.action, own.guarantee)
         costs = two_costs(harm, own.action)
         if number % 9 == 4:
             costs["glucose"] = None
@@ -473,7 +473,7 @@ def test_several_costs_are_told_corrected_and_counted_as_an_agent_does(shelf):
         if number % 7 == 0:
             study.correct(advice.id, cost=costs, reason="typing error")
         agent.update(own, reward=0.0, cost=costs, unrelated=vouched)
-    assert advice.promise == "bracket"
+    assert advice.guarantee == "bracket"
     assert study.status()["evidence"] == agent.evidence
     assert study.status()["informative_rounds"] == agent.informative_rounds == 36 - unknown
     assert "fallen below 70 (glucose) or exceeded 2 mg/l (trough)" in advice.certificate["statement"]
@@ -497,7 +497,7 @@ def test_a_table_has_a_column_for_each_cost(shelf, tmp_path):
     status = study.status()
     assert (status["violations"], status["unwatched"]) == (1, 1)
     study.tell(decisions[2].id, reward=0.0, cost={"trough": 3, "glucose": None}, throttled=True)
-    assert study.status()["unwatched"] == 1  # the trough shows that the promise was broken
+    assert study.status()["unwatched"] == 1  # the trough shows that the guarantee was broken
     study.void(decisions[0].id, reason="the wrong patient")
     assert study.status()["violations"] == 2
     assert study.export(tmp_path / "two.csv").read_text().count("cost_glucose") == 1
@@ -559,7 +559,7 @@ def test_void_rounds_are_assumed_to_be_unrelated_only_where_somebody_vouched(she
         assert rests == study.decision(made.id).certificate["assumptions"]
         assert not [each for each in rests if each.startswith("rounds that were left out")]
         said = [each for each in rests if each.startswith("void rounds that somebody vouched for")]
-        assert len(said) == (made.promise == "bracket"), "a declared start rests on no round"
+        assert len(said) == (made.guarantee == "bracket"), "a declared start rests on no round"
         assert all(each.endswith("void rounds that nobody vouched for count as exceeding") for each in said)
         proved += len(said)
         if number == 1:

@@ -10,7 +10,7 @@ from safedial.study.store import Store
 from safedial.study.study_errors import StudyError
 from tests.study.conftest import id_at
 
-RISKS = {"threshold": 0.5, "violation_risk": 0.05, "estimation_risk": 0.01, "promise": "student"}
+RISKS = {"threshold": 0.5, "violation_risk": 0.05, "estimation_risk": 0.01, "guarantee": "student"}
 COEF = np.array([0.3, -0.2, 0.1])
 
 
@@ -49,15 +49,15 @@ def state_of(study):
 @pytest.mark.parametrize("kind", ["per_round", "tolerance", "anytime"])
 def test_a_study_and_an_agent_that_get_the_same_rounds_decide_the_same(shelf, kind):
     """Late, lowered, withheld, void, expired and corrected outcomes included."""
-    options = {"promise": kind, "lag": 2, "mixture_ridge": 3.0}
+    options = {"guarantee": kind, "lag": 2, "mixture_ridge": 3.0}
     study = make(shelf, **options)
     agent = Agent(3, SafetySpec(**RISKS), policy=hp_student(**options), start_action=0.05)
-    rng, late, promises = np.random.default_rng(3), None, set()
+    rng, late, guarantees = np.random.default_rng(3), None, set()
     for number in range(70 if kind == "anytime" else 40):
         context = rng.standard_normal(3)
         advice, own = study.ask(context.tolist()), agent.decide(context)
-        assert (advice.action, advice.safe_action, advice.promise) == (own.action, own.safe_action, own.promise)
-        promises.add(own.promise)
+        assert (advice.action, advice.safe_action, advice.guarantee) == (own.action, own.safe_action, own.guarantee)
+        guarantees.add(own.guarantee)
         if number % 6 == 0:
             facts, told = own.certificate, advice.certificate
             assert facts["assumptions"] == told["assumptions"][: len(facts["assumptions"])]
@@ -79,7 +79,7 @@ def test_a_study_and_an_agent_that_get_the_same_rounds_decide_the_same(shelf, ki
         if turn == 3:
             agent.update(late[1], **late[2])
             study.tell(late[0].id, **late[2])
-    assert promises == {"declared", "student"}
+    assert guarantees == {"declared", "student"}
     assert study.status()["informative_rounds"] == agent.informative_rounds
     assert study.status()["evidence"] == agent.evidence
     assert study.verify().ok
@@ -92,7 +92,7 @@ def test_a_study_and_an_agent_that_get_the_same_rounds_decide_the_same(shelf, ki
 @pytest.mark.parametrize("lose", ["void", "void after the outcome", "throttled", "nothing applied"])
 def test_a_lost_round_keeps_the_start_dose_until_the_rounds_are_forgotten(shelf, lose):
     study = make(shelf)
-    assert play(study, 12).promise == "student"
+    assert play(study, 12).guarantee == "student"
     decision = study.ask([0.1, 0.2, 0.3])
     if lose == "void":
         study.void(decision.id, reason="felt ill")
@@ -104,7 +104,7 @@ def test_a_lost_round_keeps_the_start_dose_until_the_rounds_are_forgotten(shelf,
         study.tell(decision.id, reward=0.0, cost=0.0)
         study.void(decision.id, reason="felt ill")
     held = study.ask([0.1, 0.2, 0.3])
-    assert (held.promise, held.action, held.limit, held.certificate["lost_rounds"]) == (
+    assert (held.guarantee, held.action, held.limit, held.certificate["lost_rounds"]) == (
         "declared",
         0.05,
         "open_rounds",
@@ -116,7 +116,7 @@ def test_a_lost_round_keeps_the_start_dose_until_the_rounds_are_forgotten(shelf,
     study.tell(held.id, reward=0.0, cost=0.01)  # from before: it teaches nothing
     assert study.status()["informative_rounds"] == 0
     again = play(study, 6, seed=1)
-    assert (again.promise, again.certificate["model"]["informative_rounds"]) == ("student", 5)
+    assert (again.guarantee, again.certificate["model"]["informative_rounds"]) == ("student", 5)
     assert "Started again without the earlier rounds on" in study.explain(again.id)
     assert study.verify().ok
 
@@ -142,20 +142,20 @@ def test_rounds_without_a_dose_by_the_baseline_or_a_mask_are_left_out(shelf):
     play(study, 12)
     assert study.ask([0.1, 0.2, 0.3], baseline_cost=0.7).action == 0.0
     assert study.ask([-3.0, 0.2, 0.3]).action == 0.0
-    assert study.ask([0.1, 0.2, 0.3]).promise == "student"
+    assert study.ask([0.1, 0.2, 0.3]).guarantee == "student"
     assert study.verify().ok
 
 
-@pytest.mark.parametrize("promise", ["per_round", "anytime"])
-def test_a_pause_without_doses_ends_with_a_new_start_and_harms_no_anytime_promise(shelf, promise):
+@pytest.mark.parametrize("guarantee", ["per_round", "anytime"])
+def test_a_pause_without_doses_ends_with_a_new_start_and_harms_no_anytime_guarantee(shelf, guarantee):
     fields = {"dim": 3, **RISKS, "start_action": 0.05, "fallback_action": 0.0, "guard": {"stop": {"decisions": 50}}}
-    study = create_study("paused", fields | {"policy": {"name": "hp_student", "promise": promise}}, storage=shelf)
+    study = create_study("paused", fields | {"policy": {"name": "hp_student", "guarantee": guarantee}}, storage=shelf)
     play(study, 50)
     assert (study.ask([0.1, 0.2, 0.3]).action, study.status()["stop_reason"]) == (0.0, "stop_rule")
     study.resume("looked at it")
     held = study.ask([0.1, 0.2, 0.3])
-    found = held.promise, held.certificate["lost_rounds"]
-    assert found == (("student", 0) if promise == "anytime" else ("declared", 1))
+    found = held.guarantee, held.certificate["lost_rounds"]
+    assert found == (("student", 0) if guarantee == "anytime" else ("declared", 1))
     assert study.verify().ok
 
 
@@ -166,14 +166,14 @@ def test_costs_that_rise_stop_the_study_and_a_person_resumes_it(shelf):
         play(study, 1, seed=study.status()["seq"], rise=1.0)
     assert study.status()["stop_reason"] == "student_drift"
     stopped = study.ask([0.1, 0.2, 0.3])
-    assert (stopped.promise, stopped.action, stopped.limit) == ("none", 0.05, "student_drift")
+    assert (stopped.guarantee, stopped.action, stopped.limit) == ("none", 0.05, "student_drift")
     study.resume("a new batch")
     assert study.status()["evidence"] == 1.0
     assert study.verify().ok
 
 
-def test_imported_rounds_count_and_the_anytime_promise_has_its_own_alarm(shelf):
-    study = make(shelf, promise="anytime", mixture_ridge=3.0)
+def test_imported_rounds_count_and_the_anytime_guarantee_has_its_own_alarm(shelf):
+    study = make(shelf, guarantee="anytime", mixture_ridge=3.0)
     rng = np.random.default_rng(5)
     rows = [
         dict(zip(("x0", "x1", "x2"), x.tolist(), strict=True))
@@ -182,7 +182,7 @@ def test_imported_rounds_count_and_the_anytime_promise_has_its_own_alarm(shelf):
     ]
     study.import_history(rows)
     first = study.ask([0.1, 0.2, 0.3])
-    assert (first.promise, first.certificate["model"]["informative_rounds"]) == ("student", 80)
+    assert (first.guarantee, first.certificate["model"]["informative_rounds"]) == ("student", 80)
     study.tell(first.id, reward=0.0, cost=0.0)
     for number in range(8):
         decision = study.ask([0.1, 0.2, 0.3])

@@ -258,13 +258,13 @@ def test_an_expired_outcome_may_still_come_unless_it_was_given_up(study):
     assert study.verify().ok
 
 
-def test_studies_are_found_again_and_a_changed_promise_is_refused(storage):
+def test_studies_are_found_again_and_a_changed_guarantee_is_refused(storage):
     with Store(storage) as store:
         create_study("trial", SPEC, storage=store).ask([0.1, 0.1])
         with pytest.raises(StudyError) as refused:
             create_study("trial", SPEC, storage=store)
         assert refused.value.code == "study_exists"
-        with pytest.raises(InvalidInput, match="a changed promise needs a new study"):
+        with pytest.raises(InvalidInput, match="a changed guarantee needs a new study"):
             create_study("trial", {**SPEC, "threshold": 0.7}, storage=store, load_if_exists=True)
     with Store(storage) as store:
         assert create_study("trial", SPEC, storage=store, load_if_exists=True).status()["decisions"] == 1
@@ -329,7 +329,7 @@ def test_a_bad_specification_is_refused_and_no_study_is_made(lite, changes):
         {"radius": "self-normalised"},
         {"radius": "noise-adaptive", "margin": "gaussian"},
         {"margin": "bounded", "noise_low": -1.0, "noise_high": 1.0, "margin_risk": 0.01},
-        {"promise": "joint"},
+        {"guarantee": "joint"},
         {"noise_scale": {"scale": "power_scale", "exponent": 0.8}},
         {"reward_sensor_noise": 0.05, "cost_sensor_noise": 0.05},
         {"dose": {"reward": {"curve": "power", "exponent": 0.5}, "cost": {"curve": "hill", "ed50": 0.5}}},
@@ -342,7 +342,7 @@ def test_every_radius_margin_and_curve_is_recorded_explained_and_computed_again(
         study.tell(decision.id, reward=0.2 * decision.intensity, cost=0.1 * decision.intensity)
     again = study.decision(decision.id)
     assert again.certificate == decision.certificate
-    assert "Promise" in study.explain(decision.id)
+    assert "Guarantee" in study.explain(decision.id)
     report = study.verify()
     assert (report.ok, report.inexact) == (True, 0)
     with Store(lite.store.storage) as other:

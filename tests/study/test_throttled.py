@@ -1,5 +1,5 @@
 """Throttled outcomes do not blind HP-Conformal and HP-Student: the alarm comes within ten rounds of the
-control's, in which every outcome is reported as it is, and stays as rare as promised where nothing is broken.
+control's, in which every outcome is reported as it is, and stays as rare as guaranteed where nothing is broken.
 """
 
 import numpy as np
@@ -24,13 +24,13 @@ def shelf(tmp_path):
 
 
 def rules_of(kind):
-    promise, _, option = kind.partition(" ")
-    spec = {**RISKS, "promise": promise}
+    guarantee, _, option = kind.partition(" ")
+    spec = {**RISKS, "guarantee": guarantee}
     if option == "several":
         costs = {"first": Cost(threshold=0.5), "second": Cost(threshold=5.0)}
         spec = {name: value for name, value in spec.items() if name != "threshold"} | {"costs": costs}
-    chosen = {"tolerance": {"promise": option}, "anytime": {"promise": option}, "either": {"either": True}}
-    policy = hp_conformal() if promise == "conformal" else hp_student(**chosen.get(option, {}))
+    chosen = {"tolerance": {"guarantee": option}, "anytime": {"guarantee": option}, "either": {"either": True}}
+    policy = hp_conformal() if guarantee == "conformal" else hp_student(**chosen.get(option, {}))
     return SafetySpec(**spec), policy
 
 

@@ -14,9 +14,9 @@ from safedial.study.store import Store
 from safedial.study.study_errors import StudyError
 from tests.study.conftest import SPEC
 
-CONFORMAL = {"dim": 2, "promise": "conformal", "threshold": 0.5, "violation_risk": 0.1, "start_action": 0.1}
+CONFORMAL = {"dim": 2, "guarantee": "conformal", "threshold": 0.5, "violation_risk": 0.1, "start_action": 0.1}
 SHIELD = {
-    "spec": SafetySpec(threshold=2.0, violation_risk=0.1, promise="bracket"),
+    "spec": SafetySpec(threshold=2.0, violation_risk=0.1, guarantee="bracket"),
     "dial": Dial(high=20.0, unit="mg"),
     "features": Features(names=("dose",), center=(4,), scale=(4,), intercept=False),
 }

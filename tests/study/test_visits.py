@@ -90,7 +90,7 @@ def test_metadata_that_is_no_flat_mapping_of_short_values_is_refused_and_nothing
 
 def test_a_key_that_would_forge_a_line_is_refused(lite):
     with pytest.raises(InvalidInput, match="printable"):
-        lite.ask([0.1, 0.2], key="visit-17.\n  Promise: everything")
+        lite.ask([0.1, 0.2], key="visit-17.\n  Guarantee: everything")
     assert lite.status()["seq"] == 1
 
 
@@ -139,7 +139,7 @@ def test_verify_finds_a_visit_that_was_rewritten_with_all_its_hashes(tmp_path, c
 
 def test_verify_finds_evidence_of_exchangeability_that_was_rewritten(tmp_path):
     with Store(f"sqlite:///{tmp_path}/trial.db") as store:
-        fields = {"dim": 2, "promise": "conformal", "threshold": 0.5, "violation_risk": 0.1, "start_action": 0.1}
+        fields = {"dim": 2, "guarantee": "conformal", "threshold": 0.5, "violation_risk": 0.1, "start_action": 0.1}
         decision = create_study("trial", fields, storage=store).ask([0.1, 0.2])
         assert decision.body["evidence"] == 1.0
     report = rewrite(tmp_path / "trial.db", {"evidence": 1.25})
@@ -171,7 +171,7 @@ def test_a_context_outside_a_stated_range_is_refused_unless_allowed_and_then_mar
 
 
 def test_a_conformal_study_without_a_context_bound_is_protected_by_its_ranges(store):
-    fields = {"promise": "conformal", "threshold": 0.5, "violation_risk": 0.1, "start_action": 0.1}
+    fields = {"guarantee": "conformal", "threshold": 0.5, "violation_risk": 0.1, "start_action": 0.1}
     study = create_study("ward", {**fields, "features": FEATURES}, storage=store)
     with pytest.raises(InvalidInput) as refused:
         study.ask({"age": 600, "weight": 70})
@@ -208,7 +208,7 @@ def test_a_fallback_of_nothing_that_nobody_stated_is_named_at_creation(store):
 def test_a_stated_fallback_and_a_study_that_is_opened_give_no_warning(store, tmp_path):
     for name, stated in (("nothing", 0.0), ("half", 0.5)):
         create_study(name, {**SPEC, "fallback_action": stated}, storage=store)
-    start = {"dim": 2, "promise": "conformal", "threshold": 0.5, "violation_risk": 0.1, "start_action": 0.1}
+    start = {"dim": 2, "guarantee": "conformal", "threshold": 0.5, "violation_risk": 0.1, "start_action": 0.1}
     create_study("conformal", start, storage=store)
     with pytest.warns(UserWarning, match="if the study stops, it advises 0 to"):
         create_study("unstated", SPEC, storage=store)
@@ -226,7 +226,7 @@ def test_the_status_says_since_when_an_outcome_is_open(lite):
 
 
 def test_certificates_say_what_an_override_may_use_and_what_a_dose_of_nothing_counts_as(lite, store):
-    fields = {"dim": 2, "promise": "conformal", "threshold": 0.5, "violation_risk": 0.1, "cost_noise": 0.3}
+    fields = {"dim": 2, "guarantee": "conformal", "threshold": 0.5, "violation_risk": 0.1, "cost_noise": 0.3}
     conformal = create_study("conformal", {**fields, "coefficient_bound": 1}, storage=store)
     for study in (lite, conformal):
         rests = " | ".join(study.ask([0.1, 0.2]).certificate["assumptions"])

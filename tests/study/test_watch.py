@@ -90,7 +90,7 @@ def test_a_setting_above_the_advice_is_watched_at_the_advice(study_of, control, 
     assert rounds_to_stop(study_of(), over) <= control + 10
 
 
-def test_a_setting_above_the_advice_that_would_have_kept_the_promise_raises_nothing(study_of):
+def test_a_setting_above_the_advice_that_would_have_kept_the_guarantee_raises_nothing(study_of):
     def twice(study, decision):
         study.tell(decision.id, reward=0.1, cost=0.51, applied_action=2 * decision.action)
 
@@ -122,7 +122,7 @@ def test_a_resume_takes_back_only_the_rule_that_stopped_and_a_crossed_alarm_foll
     kinds = [(event["kind"], event["body"].get("rule")) for event in study.events()["events"][-2:]]
     assert kinds == [("resumed", "too_many_open"), ("alarm", "alarm")]
     assert study.status()["evidence"] == evidence
-    assert study.ask(X).promise == "none"
+    assert study.ask(X).guarantee == "none"
 
 
 def test_after_a_resumed_alarm_the_next_one_comes_as_soon_as_the_first(study_of, control):
@@ -204,7 +204,7 @@ def test_too_many_rounds_without_a_verdict_stop_the_study(study_of):
     assert (study.status()["stop_reason"], study.status()["unwatched"]) == ("too_many_unwatched", 21)
     study.resume("the courier was changed")
     assert study.status()["stop_reason"] == ""
-    assert "to judge the promise by: 21" in study.ask(X).explain()
+    assert "to judge the guarantee by: 21" in study.ask(X).explain()
 
 
 def test_an_expired_outcome_that_comes_after_all_is_watched(study_of):
@@ -224,13 +224,13 @@ def test_an_outcome_that_is_overdue_stops_the_study_before_the_next_decision(stu
 
     start = event.now()
     monkeypatch.setattr(transaction, "now", lambda: start + 23 * HOUR)
-    assert study.ask(X).promise == "certified"
+    assert study.ask(X).guarantee == "certified"
     monkeypatch.setattr(transaction, "now", lambda: start + 25 * HOUR)
     late = study.ask(X)
-    assert (late.promise, late.limit) == ("none", "outcome_overdue")
+    assert (late.guarantee, late.limit) == ("none", "outcome_overdue")
     study.tell(first.id, reward=0.1, cost=0.1)
     study.resume("it is in now")
-    assert study.ask(X).promise == "certified"
+    assert study.ask(X).guarantee == "certified"
 
 
 def test_the_largest_step_climbs_only_on_settings_that_were_given_and_answered(study_of):
@@ -272,7 +272,7 @@ def test_costs_above_what_the_norms_allow_stop_the_study(study_of):
     costs = 0.5 * (2.4 + 0.3 * rng.standard_normal(200))
     study.import_history([{"context": X, "action": 0.5, "reward": 0.0, "cost": float(cost)} for cost in costs])
     decision = study.ask(X)
-    assert (decision.promise, decision.limit) == ("none", "assumption_broken")
+    assert (decision.guarantee, decision.limit) == ("none", "assumption_broken")
     assert study.status()["stop_reason"] == "assumption_broken"
 
 
@@ -280,7 +280,7 @@ def test_a_baseline_outside_the_stated_range_is_refused(study_of):
     with pytest.raises(InvalidInput, match=r"baseline_cost = -10\.0"):
         study_of().ask(X, baseline_cost=-10.0)
     stated = study_of(baseline_range=[-1, None])
-    assert stated.ask(X, baseline_cost=-0.5).promise == "certified"
+    assert stated.ask(X, baseline_cost=-0.5).guarantee == "certified"
     assert stated.spec.fields["baseline_range"] == [-1, None]
 
 
@@ -325,7 +325,7 @@ def test_a_throttled_setting_above_the_advice_says_nothing_of_the_advice(study_o
     assert study.status()["evidence"] < 1.0
 
 
-def test_rounds_that_promise_nothing_do_not_dilute_those_that_were_not_watched(study_of):
+def test_rounds_that_guarantee_nothing_do_not_dilute_those_that_were_not_watched(study_of):
     study = study_of()
     for _ in range(21):
         study.ask(X, baseline_cost=9.0)

@@ -1,4 +1,4 @@
-"""Several processes on one store: one log, one state, bit for bit, and the promise."""
+"""Several processes on one store: one log, one state, bit for bit, and the guarantee."""
 
 import numpy as np
 import pytest
@@ -95,10 +95,10 @@ def test_snapshots_are_written_thinned_out_and_used(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_promise_holds_with_late_outcomes_overrides_and_two_workers(tmp_path, count):
+def test_the_guarantee_holds_with_late_outcomes_overrides_and_two_workers(tmp_path, count):
     """In each of N studies the cost's bound misses in any round with probability ≤ δ′ = 0.05, though bad outcomes come
     late; each certified round violates with probability ≤ δ + δ′ = 0.1. Both counts, if only just kept, exceed the
-    binomial quantiles below with probability ≤ 1e-6. (With the promise kept by a margin, as here, never.)
+    binomial quantiles below with probability ≤ 1e-6. (With the guarantee kept by a margin, as here, never.)
     """
     studies, rounds = count(12, 60), count(60, 200)
     url = f"sqlite:///{tmp_path}/trial.db"
@@ -127,8 +127,8 @@ def play(desks, seed, rounds):
         found["missed"] += decision.certificate["cost_upper"] < context @ truth[1] - 1e-12
         applied = decision.action * (rng.uniform(0.2, 1.0) if rng.random() < 0.3 else 1.0)
         reward, cost = (applied * (context @ part + 0.3 * rng.standard_normal()) for part in truth)
-        found["certified"] += decision.promise == "certified"
-        found["violated"] += decision.promise == "certified" and cost > 0.5
+        found["certified"] += decision.guarantee == "certified"
+        found["violated"] += decision.guarantee == "certified" and cost > 0.5
         due = number + (int(rng.integers(5, 25)) if cost > 0.15 else int(rng.integers(0, 3)))
         late.append((due, decision.id, float(reward), float(cost), float(applied)))
         for item in [item for item in late if item[0] <= number or number == rounds - 1]:

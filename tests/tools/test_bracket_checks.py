@@ -1,4 +1,4 @@
-"""Logs of a bracket promise: what is tested of it, with what power, and what is only counted.
+"""Logs of a bracket guarantee: what is tested of it, with what power, and what is only counted.
 
 Level: each statistical assertion about false alarms fails with probability below 1e-6; seeds are fixed.
 """
@@ -22,7 +22,7 @@ from safedial.tools.findings import slopes
 from safedial.tools.marginal_checks import check_growth, check_monotonicity, compare
 from safedial.tools.marginal_rounds import BracketRounds
 
-SPEC = SafetySpec(threshold=2.0, violation_risk=0.05, promise="bracket")
+SPEC = SafetySpec(threshold=2.0, violation_risk=0.05, guarantee="bracket")
 BRACKET = growth.relative(0.7, 1.4, floor=0.1)
 DIAL, NAMES = Dial(high=10.0, unit="mg"), Features(names=("dose", "weight"), center=(4.0, 0.0), scale=(2.0, 1.0))
 
@@ -174,12 +174,12 @@ def test_missing_outcomes_are_counted_and_few_excesses_at_the_start_are_named(tm
         found(replace(logged(), cost=np.full(150, np.nan)))
     with pytest.raises(InvalidInput, match="policy = None: is missing: it states bracket, base and start"):
         check_log(logged(), SPEC)
-    with pytest.raises(InvalidInput, match="policy = 'hp_probe': gives no bracket promise"):
+    with pytest.raises(InvalidInput, match="policy = 'hp_probe': gives no bracket guarantee"):
         check_log(logged(), SPEC, policy=make_policy("hp_probe"))
     with pytest.raises(InvalidInput, match="must be cost for a bracket spec"):
         check_log(logged(), SPEC, policy=shield(), target="reward")
     above = replace(logged(), advised=np.zeros(150))
-    with pytest.raises(InvalidInput, match="no round that the promise covers"):
+    with pytest.raises(InvalidInput, match="no round that the guarantee covers"):
         watch_log(above, SPEC, policy=shield(), dial=DIAL, features=NAMES)
 
 
@@ -215,7 +215,7 @@ def test_additive_brackets_below_a_threshold_with_slopes_by_feature_and_costs_of
 
 def test_several_costs_are_checked_and_counted_each():
     steep = {"auc": Cost(threshold=20.0, growth=BRACKET), "trough": Cost(threshold=2.0, growth=BRACKET)}
-    spec = SafetySpec(costs=steep, violation_risk=0.05, promise="bracket")
+    spec = SafetySpec(costs=steep, violation_risk=0.05, guarantee="bracket")
     log = logged(scale=(0.3, 1.0))
     both = replace(log, extra={"cost_auc": 10.0 * log.cost, "cost_trough": 0.25 * log.cost**3})
     told = found(both, shield(growth=None), spec)
@@ -265,7 +265,7 @@ def test_the_commands_read_a_bracket_spec_and_its_log(tmp_path):
 [spec]
 threshold = 2.0
 violation_risk = 0.05
-promise = "bracket"
+guarantee = "bracket"
 [[policy]]
 name = "hp_shield"
 base = "proposal"
@@ -316,7 +316,7 @@ def test_empty_cells_are_missing_outcomes_and_a_page_names_what_is_in_doubt(tmp_
     with pytest.raises(InvalidInput, match=r"lacks these columns; it has"):
         parse_log(text, needs=("action",), also=("proposal",))
     export = (
-        "decision_id,round,action,applied_action,status,promise,reward,cost_auc,baseline_cost,proposal,context.weight\n"
+        "decision_id,round,action,applied_action,status,guarantee,reward,cost_auc,baseline_cost,proposal,context.weight\n"
         "a,1,0.5,0.4,known,bracket,0,3,0,0.6,1\nb,2,0.5,,open,bracket,,,0,0.7,2\n"
     )
     log = parse_log(export, needs=("action",), also=("cost_auc", "proposal"))

@@ -1,4 +1,4 @@
-"""A bracket's plan: the promise holds where the bracket is true, and the table shows what a false one costs."""
+"""A bracket's plan: the guarantee holds where the bracket is true, and the table shows what a false one costs."""
 
 import json
 
@@ -12,12 +12,12 @@ from safedial.cli import make_app
 from safedial.tools.plan_page import bracket_words, write_plan
 from safedial.tools.planning import scenarios_of
 
-SPEC = SafetySpec(threshold=20.0, violation_risk=0.05, promise="bracket")
+SPEC = SafetySpec(threshold=20.0, violation_risk=0.05, guarantee="bracket")
 TOML = """
 [spec]
 threshold = 20.0
 violation_risk = 0.05
-promise = "bracket"
+guarantee = "bracket"
 [[policy]]
 name = "hp_shield"
 base = "dose"
@@ -44,15 +44,15 @@ def stated(policy, rounds=60, **options):
     return plan(policy, SPEC, rounds=rounds, **given, scenarios=scenarios_of(policy, SPEC, given["assumed"])[:1])
 
 
-def test_the_promise_is_kept_where_the_bracket_is_true_and_lost_where_it_is_not(made):
+def test_the_guarantee_is_kept_where_the_bracket_is_true_and_lost_where_it_is_not(made):
     """The chance of an excess in a round is an average over 100 studies of chances that are known exactly."""
     rows = {row["scenario"]: row for row in made.table}
     assert len(rows) == 8
     for name, row in rows.items():
-        assert row["promise_holds"] == (name not in ("1.25 × high", "2 × high", "falling"))
-        if row["promise_holds"]:
+        assert row["guarantee_holds"] == (name not in ("1.25 × high", "2 × high", "falling"))
+        if row["guarantee_holds"]:
             assert row["worst_rate"] < 0.065, name
-        assert row["promised_risk"] == 0.05
+        assert row["guaranteed_risk"] == 0.05
     assert rows["2 × high"]["worst_rate"] > rows["1.25 × high"]["worst_rate"] > 0.05
     assert rows["falling"]["worst_rate"] > 0.1
     assert rows["falling"]["worst_round"] > 60
@@ -66,7 +66,7 @@ def test_it_says_so_in_words_and_writes_tables_a_picture_and_a_page(made, tmp_pa
     words = " ".join(made.words())
     assert "The scale begins at 0.1 times the base, is above that from about round 20 on" in words
     assert "Assumed, not stated: tolerance = 1, tolerance_spread = 0.5" in words
-    assert "the promise can break: 1.25 × high" in words
+    assert "the guarantee can break: 1.25 × high" in words
     paths = write_plan(tmp_path / "plan", made, seconds=1.0)
     assert {path.name for path in paths} == {
         "plan.csv", "plan_curves.csv", "plan.provenance.json", "plan.png", "plan.html"
@@ -101,7 +101,7 @@ def test_additive_brackets_slopes_by_feature_and_costs_of_0_or_1_are_planned_too
     additive = shield(growth=growth.additive(4, "steepest"), direction="below")
     made = stated(additive)
     row = made.table[0]
-    assert row["promise_holds"]
+    assert row["guarantee_holds"]
     assert row["last_dose"] > 0.15
     assert "below 20" in made.words()[0]
     numbers = stated(shield(growth=growth.additive(4, 8))).table[0]
@@ -116,7 +116,7 @@ TWO = SafetySpec(
         "glucose": Cost(threshold=70.0, growth=growth.additive(4, "steepest"), direction="below"),
     },
     violation_risk=0.05,
-    promise="bracket",
+    guarantee="bracket",
 )
 
 
@@ -125,9 +125,9 @@ def test_several_costs_are_planned_together_each_by_its_own_bracket():
     chosen = [each for each in scenarios_of(policy, TWO, {}) if each.name in ("as stated", "flat units", "2 × high")]
     made = plan(policy, TWO, rounds=40, seeds=60, scenarios=chosen)
     within, flat, beyond = made.table
-    assert within["promise_holds"]
-    assert flat["promise_holds"]
-    assert not beyond["promise_holds"]
+    assert within["guarantee_holds"]
+    assert flat["guarantee_holds"]
+    assert not beyond["guarantee_holds"]
     assert max(within["worst_rate"], flat["worst_rate"]) < 0.065 < beyond["worst_rate"]
     words = made.words()
     assert "with a cost beyond its threshold" in words[0]
@@ -141,7 +141,7 @@ def test_a_learned_base_is_planned_with_features_that_tell_something():
     first = scenarios_of(shield(learned=True), SPEC, {})[:1]
     made = plan(shield(learned=True), SPEC, rounds=120, seeds=60, dim=3, scenarios=first)
     row = made.table[0]
-    assert row["promise_holds"]
+    assert row["guarantee_holds"]
     assert row["worst_rate"] < 0.065
     assert made.dim == 3
     words = " ".join(made.words())

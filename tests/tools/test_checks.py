@@ -151,7 +151,7 @@ def test_rounds_without_a_dose_are_left_out_but_their_contexts_count():
         (played(7, 10), {}, "too few"),
         (played(7, 30), {"target": "profit"}, "target"),
         (played(7, 30), {"level": 0.0}, "level"),
-        (played(7, 30), {"spec": make_spec(promise="conformal", coefficient_bound=None)}, "too few"),
+        (played(7, 30), {"spec": make_spec(guarantee="conformal", coefficient_bound=None)}, "too few"),
     ],
 )
 def test_what_cannot_be_checked_is_said(log, changes, named):

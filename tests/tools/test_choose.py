@@ -202,9 +202,9 @@ def test_constants_and_a_start_may_both_be_stated(noise, exchangeable):
     assert "hp_probe" in found.best.name or len(found.offers) > 1
 
 
-def test_the_number_of_excesses_is_promised_for_one_cost_only():
+def test_the_number_of_excesses_is_guaranteed_for_one_cost_only():
     given = {"curve": "exact", "linear": True, "noise": "gaussian", "start": 0.05, "rounds": 30, "dim": 2, "seeds": 3}
-    promised = choose(**given, threshold=0.5).best.promises
-    assert promised.endswith("in 30 rounds the number of excesses is at most binomial(30, 0.05): 1.5 on average")
+    guaranteed = choose(**given, threshold=0.5).best.guarantees
+    assert guaranteed.endswith("in 30 rounds the number of excesses is at most binomial(30, 0.05): 1.5 on average")
     several = choose(**given, cost="several", costs={"a": Cost(threshold=0.5), "b": Cost(threshold=0.3)})
-    assert not any("number of excesses" in offer.promises for offer in several.offers)
+    assert not any("number of excesses" in offer.guarantees for offer in several.offers)

@@ -16,13 +16,13 @@ from safedial.tools.marginal_checks import BETS, NOT_APPLICABLE
 from tests.conftest import make_spec
 from tests.program import run
 
-SPEC = SafetySpec(threshold=0.5, violation_risk=0.05, promise="conformal")
+SPEC = SafetySpec(threshold=0.5, violation_risk=0.05, guarantee="conformal")
 POLICY = make_policy("hp_conformal", start_dose=0.05)
 TOML = """
 [spec]
 threshold = 0.5
 violation_risk = 0.05
-promise = "conformal"
+guarantee = "conformal"
 [world]
 dim = 3
 [[policy]]
@@ -137,7 +137,7 @@ def test_the_monitor_is_that_of_an_agent_and_excesses_are_counted_not_bet_on():
     told = watch.to_dict()
     low, high = binomtest(watch.violations, 300).proportion_ci(0.95, method="exact")
     assert (told["violation_rate_low"], told["violation_rate_high"]) == (pytest.approx(low), pytest.approx(high))
-    assert "The rate alone is no evidence: the promise is an average" in watch.verdict()
+    assert "The rate alone is no evidence: the guarantee is an average" in watch.verdict()
     assert "No alarm" in watch.verdict()
 
 
@@ -186,7 +186,7 @@ def test_what_cannot_be_checked_is_said(options, named):
 
 def test_a_log_that_covers_or_ranks_nothing_is_refused():
     log = logged(np.random.default_rng(0).random(60))
-    with pytest.raises(InvalidInput, match="no round that the promise covers"):
+    with pytest.raises(InvalidInput, match="no round that the guarantee covers"):
         watch_log(replace(log, advised=np.zeros(60)), SPEC)
     late = {"name": "hp_conformal", "lag": 100}
     with pytest.raises(InvalidInput, match="no calibration round"):
@@ -200,7 +200,7 @@ def test_the_page_and_the_picture(tmp_path):
     log = played(120)
     rounds, findings = check_log(log, SPEC)
     page = write_checks(tmp_path / "page.html", rounds, findings, log="log.csv", level=0.05).read_text()
-    assert page.count("For the promise:") == BETS + 3 + len(NOT_APPLICABLE)
+    assert page.count("For the guarantee:") == BETS + 3 + len(NOT_APPLICABLE)
     assert "on average over calibration rounds" in page
     assert draw_monitor(watch_log(log, SPEC), tmp_path / "watch.png").read_bytes().startswith(b"\x89PNG")
 
@@ -221,6 +221,6 @@ def test_the_commands_take_a_conformal_spec(tmp_path):
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["alarm_round"] is None
     assert (
-        "no evidence: the promise is an average"
+        "no evidence: the guarantee is an average"
         in run("monitor", "log.csv", "--spec", "spec.toml", cwd=tmp_path).stdout
     )

@@ -69,7 +69,7 @@ def test_violations_stay_within_the_risk_under_a_curve_that_is_wrong_by_so_much(
         ({"radius": "self-normalised"}, "no proof for an uncertain curve"),
         ({"radius": "noise-adaptive"}, "no proof for an uncertain curve"),
         ({"radius": "paper", "dim": 1}, "dim = 1"),
-        ({"spec": make_spec(promise="joint")}, "certified"),
+        ({"spec": make_spec(guarantee="joint")}, "certified"),
         ({"spec": make_spec(cost_sensor_noise=0.1)}, "sensor"),
         ({"spec": make_spec(noise_scale={"scale": "power_scale", "exponent": 2.0})}, "noise_scale"),
     ],

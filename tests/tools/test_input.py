@@ -15,8 +15,8 @@ from tests.tools.test_reproduction import SPEC, live
 
 BRACKET_GROWTH = growth.relative(0.7, 1.4, floor=0.05)
 PROPOSED = make_policy("hp_shield", base="proposal", growth=BRACKET_GROWTH, start_scale=0.2)
-BRACKET = SafetySpec(threshold=0.5, promise="bracket", violation_risk=0.1)
-STUDENT = SafetySpec(threshold=0.5, promise="student", violation_risk=0.1)
+BRACKET = SafetySpec(threshold=0.5, guarantee="bracket", violation_risk=0.1)
+STUDENT = SafetySpec(threshold=0.5, guarantee="student", violation_risk=0.1)
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def run(*words):
         (log_of([0, 0], [0, 0]), "hp_ucb", SPEC, "no round with a dose above 0"),
         (log_of([0.5], [0.1]), clairvoyant(), SPEC, "knows the truth"),
         (log_of([0.5], [0.1]), PROPOSED, BRACKET, "lacks the column `proposal`"),
-        (log_of([0.5], [0.1]), "hp_probe", STUDENT, "needs constants that a spec with promise = 'student'"),
+        (log_of([0.5], [0.1]), "hp_probe", STUDENT, "needs constants that a spec with guarantee = 'student'"),
         (log_of([0.5], [0.1]), "hp_ubc", SPEC, "did you mean 'hp_ucb'"),
         (log_of([0.5], [0.1]), "hp_ucb", None, "spec.*: is missing.*; name a spec file (--spec FILE"),
         (log_of([0.5], [0.1]), "hp_shield", BRACKET, "state base.* in a spec file, or, in Python, make_policy"),
@@ -105,16 +105,16 @@ def test_the_command_as_json_has_the_table_the_rounds_and_the_groups(files):
     told = json.loads(run(*words).output)
     (logged, row) = told["table"]
     assert (logged["policy"], row["policy"], row["rounds"]) == ("as logged", "on_expectation", 60)
-    assert len(told["exceeding"]) == row["excesses"] > 0
+    assert len(told["exceeding"]) == row["violations"] > 0
     assert {each["unit"] for each in told["exceeding"]} <= {"p0", "p1", "p2"}
     assert {each["column"] for each in told["groups"]} == {"unit", "x1", "x2", "x3"}
 
 
-def test_a_policy_may_be_a_spec_file_with_its_own_promise(files):
+def test_a_policy_may_be_a_spec_file_with_its_own_guarantee(files):
     own = {"name": "hp_student", "start_dose": 0.1}
     save_spec(SpecFile(spec=STUDENT, dim=3, policy=own), files / "student.toml")
     found = evaluate(files / "log.csv", ["hp_ucb", files / "student.toml"], spec=files / "spec.toml")
-    assert [each.rules.spec.promise for each in found.policies] == ["certified", "student"]
+    assert [each.rules.spec.guarantee for each in found.policies] == ["certified", "student"]
     assert repr(found).startswith("Evaluation(log.csv: as logged: ")
     (alone,) = evaluate(files / "log.csv", files / "student.toml").policies
     np.testing.assert_array_equal(alone.played.advised, found.policies[1].played.advised)

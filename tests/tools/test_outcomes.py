@@ -62,7 +62,7 @@ def curves(bracket, rng, count):
 def test_bounds_hold_for_every_curve_within_the_bracket(name):
     """An oracle: curves that keep to the bracket never exceed where they may not, and exceed where they must."""
     bracket, rng = BRACKETS[name], np.random.default_rng(3)
-    spec = SafetySpec(threshold=0.5, promise="bracket", violation_risk=0.1)
+    spec = SafetySpec(threshold=0.5, guarantee="bracket", violation_risk=0.1)
     policy = make_policy("hp_shield", base=0, growth=bracket, start_scale=0.1)
     musts = mays = 0
     for curve in curves(bracket, rng, 60):
@@ -79,7 +79,7 @@ def test_bounds_hold_for_every_curve_within_the_bracket(name):
 
 def test_several_costs_exceed_where_any_does_and_one_that_is_not_known_may():
     several = SafetySpec(
-        promise="bracket",
+        guarantee="bracket",
         violation_risk=0.1,
         costs={"trough": Cost(threshold=0.5, growth=BRACKETS["relative"]),
                "sugar": Cost(threshold=-70.0, growth=growth.additive(0, 10), direction="below")},
@@ -102,12 +102,12 @@ def test_costs_of_zero_or_one_are_bounded_by_monotonicity():
 
 
 def test_under_a_bracket_figures_are_lower_and_upper_and_selection_is_a_doubt():
-    spec = SafetySpec(threshold=0.3, promise="bracket", violation_risk=0.2)
+    spec = SafetySpec(threshold=0.3, guarantee="bracket", violation_risk=0.2)
     policy = make_policy("hp_shield", base=0, growth=BRACKETS["relative"], start_scale=0.2)
     log, _ = live(Agent(3, SPEC, policy="fixed"), 150)
     found = evaluate(log, policy, spec=spec)
     row = found.table()[1]
-    assert row["excesses"] <= row["excesses_upper"]
+    assert row["violations"] <= row["violations_upper"]
     assert row["low"] <= row["rate"] <= row["rate_upper"] <= row["high"]
     assert row["reward"] is None
     assert row["share"] > 0
@@ -122,7 +122,7 @@ def test_costs_of_zero_or_one_do_not_scale_under_a_linear_policy_either():
     found = evaluate(log, ["hp_ucb", "on_expectation"], spec=SPEC)
     for each, row in zip(found.policies, found.table()[1:], strict=True):
         truth = int(event[each.scores.applied > 0].sum())
-        assert row["excesses"] <= truth <= row["excesses_upper"]
+        assert row["violations"] <= truth <= row["violations_upper"]
         assert "costs of 0 or 1" in [doubt.name for doubt in found.doubts if doubt.policy == each.name]
     told = outcomes_of(log, SPEC, "hp_ucb")
     assert told.told(0, 0.3) == (0.8, log.reward[0], event[0])
@@ -149,7 +149,7 @@ def test_a_round_that_lacks_one_of_several_costs_is_not_known_because_another_ex
     log = log_of([0.9] * 4, [0] * 4, **extra)
     found = evaluate(log, "fixed", spec=SafetySpec(costs=costs, total_risk=0.05, **CONSTANTS))
     logged = found.table()[0]
-    assert (logged["rounds"], logged["excesses"], logged["unknown"]) == (2, 1, 2)
+    assert (logged["rounds"], logged["violations"], logged["unknown"]) == (2, 1, 2)
     told = outcomes_of(log, found.policies[0].rules.spec)
     assert told.at(np.full(4, 0.9)).known.tolist() == [True, True, False, False]
     assert told.at(np.full(4, 0.8)).known.tolist() == [True, True, False, False]
@@ -169,7 +169,7 @@ def test_a_round_left_out_though_a_known_cost_exceeds_is_named():
 
 def test_an_excess_of_the_true_cost_is_one_beyond_the_error():
     costs = {"q": Cost(threshold=6.0, growth=growth.additive(0.5, 2.0, error=0.5), on="true")}
-    spec = SafetySpec(costs=costs, promise="bracket", violation_risk=0.1)
+    spec = SafetySpec(costs=costs, guarantee="bracket", violation_risk=0.1)
     log = log_of([0.5] * 4, [0] * 4, cost_q=np.array([6.6, 6.3, 5.7, 5.4]))
     policy = make_policy("hp_shield", base=0, growth=None, start_scale=0.1)
     scores = outcomes_of(log, spec, policy).at(np.full(4, 0.5))
@@ -179,7 +179,7 @@ def test_an_excess_of_the_true_cost_is_one_beyond_the_error():
 
 
 @pytest.mark.parametrize(("on", "named"), [("true", True), ("measured", False)])
-def test_measured_costs_are_a_doubt_where_the_promise_is_on_the_true_one(on, named):
+def test_measured_costs_are_a_doubt_where_the_guarantee_is_on_the_true_one(on, named):
     parts = {"threshold": 0.5, "total_risk": 0.05, "cost_noise": 0.3, "cost_sensor_noise": 1.0, "threshold_on": on}
     found = evaluate(log_of([0.5] * 4, [0.1, 0.7, 0.2, 0.3]), "hp_ucb", spec=SafetySpec(**parts, **CONSTANTS))
     assert ("measured costs" in [each.name for each in found.doubts]) is named

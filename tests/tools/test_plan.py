@@ -1,4 +1,4 @@
-"""A plan's numbers are those of the simulations behind it, and the promise holds where it is said to."""
+"""A plan's numbers are those of the simulations behind it, and the guarantee holds where it is said to."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ from safedial.simulation.nonlinear_worlds import NonlinearWorld
 from safedial.simulation.results import simulated_log
 from safedial.simulation.world import NOISES, generators
 from safedial.tools.planning import plan
-from safedial.tools.scenarios import SCENARIOS, forecast, promise_kept, scenarios_for, scenarios_in
+from safedial.tools.scenarios import SCENARIOS, forecast, guarantee_kept, scenarios_for, scenarios_in
 from tests.conftest import make_spec
 
 SPEC = make_spec(violation_risk=0.045, estimation_risk=0.005, reward_noise=0.3, cost_noise=0.3)
@@ -64,7 +64,7 @@ def test_in_a_world_of_ones_own_scenarios_change_what_it_uses():
 
 def known(world, spec, **options):
     """The exact clairvoyant's reward at the whole risk, in the rounds of hp_probe, whose doses teach nothing else."""
-    whole = replace(spec, violation_risk=spec.promised_risk)
+    whole = replace(spec, violation_risk=spec.guaranteed_risk)
     return simulate(make_policy("hp_probe"), world, whole, **options).exact_clairvoyant_reward.sum()
 
 
@@ -90,7 +90,7 @@ def test_a_baseline_cost_is_played_and_known():
     assert whole.baseline_cost == 0.2
 
 
-FREE = SafetySpec(threshold=0.5, promise="conformal", violation_risk=0.05)
+FREE = SafetySpec(threshold=0.5, guarantee="conformal", violation_risk=0.05)
 WORLD = {"reward_noise": 0.3, "cost_noise": 0.3, "coefficient_bound": 1.0, "context_bound": 1.0}
 
 
@@ -107,7 +107,7 @@ def test_a_spec_without_constants_is_planned_in_an_assumed_world_and_says_so():
 @pytest.mark.parametrize(
     ("policy", "spec", "assumed", "named"),
     [
-        ({"start_dose": 0.1}, FREE, {}, "reward_noise.*--reward-noise.*calibrate.*the promise does not"),
+        ({"start_dose": 0.1}, FREE, {}, "reward_noise.*--reward-noise.*calibrate.*the guarantee does not"),
         ({"start_dose": 0.1}, FREE, {"cost_noise": 0.3}, "--coefficient-bound"),
         ({}, FREE, WORLD, "start_dose = None: is missing: assumed constants"),
         ({"start_dose": 0.1}, replace(FREE, **WORLD), {"cost_noise": 0.2}, "already stated"),
@@ -137,7 +137,7 @@ def test_small_doses_are_counted_and_the_option_behind_them_is_named():
     [
         {"noise_scale": {"scale": "power_scale", "exponent": 0.7}},
         {"margin": "bounded", "noise_low": -1.0, "noise_high": 1.0, "margin_risk": 0.01},
-        {"promise": "joint"},
+        {"guarantee": "joint"},
     ],
 )
 def test_every_form_of_the_spec_can_be_planned(changes):
@@ -148,13 +148,13 @@ def test_every_form_of_the_spec_can_be_planned(changes):
     best = known(world, spec, rounds=100, seeds=5)
     assert row["reward_share"] == pytest.approx(run.reward.sum() / best, rel=1e-9)
     assert row["violations"] == pytest.approx(run.violations.mean())
-    assert row["promised_risk"] == pytest.approx(spec.promised_risk)
+    assert row["guaranteed_risk"] == pytest.approx(spec.guaranteed_risk)
 
 
 def test_a_margin_holds_only_where_the_noise_is_what_it_assumes():
     policy = make_policy("hp_probe")
     gaussian = replace(SPEC, margin="gaussian")
-    kept = {each.name: promise_kept(policy, each, gaussian) for each in scenarios_for(policy, gaussian)}
+    kept = {each.name: guarantee_kept(policy, each, gaussian) for each in scenarios_for(policy, gaussian)}
     assert kept["as stated"]
     assert not kept["two-point noise"]
     for end, family in [(0.3, "rademacher"), (0.55, "uniform"), (0.7, "truncated")]:
@@ -162,9 +162,9 @@ def test_a_margin_holds_only_where_the_noise_is_what_it_assumes():
         first = scenarios_for(policy, bounded)[0]
         assert first.world["noise"] == family
         assert "Gaussian noise" not in first.words or family == "truncated"
-        assert promise_kept(policy, first, bounded)
+        assert guarantee_kept(policy, first, bounded)
     narrow = replace(SPEC, margin="bounded", noise_low=-0.1, noise_high=0.1)
-    assert not any(promise_kept(policy, each, narrow) for each in scenarios_for(policy, narrow)[:1])
+    assert not any(guarantee_kept(policy, each, narrow) for each in scenarios_for(policy, narrow)[:1])
 
 
 def test_what_is_learned_about_the_noise_goes_by_the_stated_constants_too():
@@ -189,15 +189,15 @@ def test_a_truth_other_than_stated_changes_the_world_and_not_the_policy():
     assert played("noise 2 κ").quantities["violations"] > 5 * played("as stated").quantities["violations"]
 
 
-def test_where_the_promise_is_said_to_hold_it_does(count):
+def test_where_the_guarantee_is_said_to_hold_it_does(count):
     """Level 1e-6 for each scenario; seeds fixed."""
     found = plan("hp_ucb", SPEC, dim=3, rounds=200, seeds=count(40, 400))
-    held = [row for row in found.table if row["promise_holds"]]
+    held = [row for row in found.table if row["guarantee_holds"]]
     assert len(held) == 5
     for row in held:
         total = found.rounds * found.seeds
         assert binomtest(round(row["violation_rate"] * total), total, 0.05, alternative="greater").pvalue > 1e-6
-        assert row["promised_risk"] == pytest.approx(0.05)
+        assert row["guaranteed_risk"] == pytest.approx(0.05)
 
 
 @pytest.mark.parametrize(
@@ -213,11 +213,11 @@ def test_where_the_promise_is_said_to_hold_it_does(count):
     ],
     ids=["finite", "kernel", "certified start", "declared start"],
 )
-def test_no_promise_is_said_to_hold_where_the_class_or_the_start_is_wrong(policy, name):
-    """Each exceeds what it would promise: the truth is not in the class, or the start rests on what is not so."""
+def test_no_guarantee_is_said_to_hold_where_the_class_or_the_start_is_wrong(policy, name):
+    """Each exceeds what it would guarantee: the truth is not in the class, or the start rests on what is not so."""
     row = plan(policy, TIGHT, dim=3, rounds=100, seeds=20, scenarios=[BY_NAME[name]]).table[0]
-    assert row["violation_rate"] > row["promised_risk"]
-    assert not row["promise_holds"]
+    assert row["violation_rate"] > row["guaranteed_risk"]
+    assert not row["guarantee_holds"]
 
 
 def test_the_start_is_judged_by_the_world_it_is_in():
@@ -225,7 +225,7 @@ def test_the_start_is_judged_by_the_world_it_is_in():
     certified from constants that are not exceeded where it matters, or declared and low enough.
     """
     certified, low, high = (make_policy("hp_conformal", start_dose=dose) for dose in (None, 0.15, 0.3))
-    kept = {each.name: [promise_kept(rule, each, SPEC) for rule in (certified, low, high)] for each in SCENARIOS}
+    kept = {each.name: [guarantee_kept(rule, each, SPEC) for rule in (certified, low, high)] for each in SCENARIOS}
     assert kept["as stated"] == [True, True, True]
     assert kept["heavy tails"] == kept["bent mean"] == [True, True, True]
     assert kept["noise 2 κ"] == [False, True, False]
@@ -265,9 +265,9 @@ def test_what_cannot_be_planned_is_said(wrong):
         plan("hp_probe", SPEC, **({"dim": 2, "rounds": 10} | wrong))
 
 
-def test_an_alarm_of_a_baseline_that_promises_nothing_is_forecast():
+def test_an_alarm_of_a_baseline_that_guarantees_nothing_is_forecast():
     loud = plan("on_expectation", make_spec(violation_risk=0.01), dim=3, rounds=200, seeds=10, scenarios=SCENARIOS[:1])
-    assert "nothing is promised" in loud.words()[0]
+    assert "nothing is guaranteed" in loud.words()[0]
     assert loud.table[0]["alarms"] > 0.5
 
 
@@ -280,11 +280,11 @@ def test_a_policy_that_earns_little_never_reaches_half():
 def test_hp_conformal_is_planned_without_an_adversary():
     policy = make_policy("hp_conformal")
     assert "worst contexts" not in {each.name for each in scenarios_for(policy, SPEC)}
-    assert promise_kept(policy, BY_NAME["heavy tails"], SPEC)
-    assert not promise_kept(policy, BY_NAME["drifting contexts"], SPEC)
+    assert guarantee_kept(policy, BY_NAME["heavy tails"], SPEC)
+    assert not guarantee_kept(policy, BY_NAME["drifting contexts"], SPEC)
     found = plan(policy, SPEC, dim=2, rounds=60, seeds=2, scenarios=[BY_NAME["noise 2 κ"]])
     assert found.table[0]["alarms"] is None
-    assert found.table[0]["promised_risk"] == pytest.approx(0.045)
+    assert found.table[0]["guaranteed_risk"] == pytest.approx(0.045)
 
 
 def test_a_policy_with_a_learner_of_its_own_is_planned_without_an_adversary():

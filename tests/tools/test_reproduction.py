@@ -13,11 +13,11 @@ MARGINAL = {"violation_risk": 0.2, **CONSTANTS}
 SHIELD = {"base": "feature", "growth": growth.relative(0.7, 1.4, floor=0.05), "start_scale": 0.2}
 CASES = {
     **{name: (name, SPEC) for name in ("hp_ucb", "hp_probe", "on_expectation", "epsilon_greedy", "thompson", "fixed")},
-    "hp_conformal": ("hp_conformal", SafetySpec(threshold=0.5, promise="conformal", **MARGINAL)),
-    "hp_student": ("hp_student", SafetySpec(threshold=0.5, promise="student", **MARGINAL)),
+    "hp_conformal": ("hp_conformal", SafetySpec(threshold=0.5, guarantee="conformal", **MARGINAL)),
+    "hp_student": ("hp_student", SafetySpec(threshold=0.5, guarantee="student", **MARGINAL)),
     "hp_shield": (
         make_policy("hp_shield", **SHIELD | {"base": 0}),
-        SafetySpec(threshold=0.5, promise="bracket", violation_risk=0.2),
+        SafetySpec(threshold=0.5, guarantee="bracket", violation_risk=0.2),
     ),
     "nonlinear_hp_ucb": ("nonlinear_hp_ucb", SPEC),
     "nonlinear_hp_probe": ("nonlinear_hp_probe", SPEC),

@@ -12,8 +12,8 @@ from safedial.tools.checks import CHECKS
 from safedial.tools.checks_page import draw_monitor, write_checks
 from safedial.tools.marginal_checks import STUDENT_BETS, STUDENT_NOT_APPLICABLE
 
-SPEC = SafetySpec(threshold=0.5, violation_risk=0.05, promise="student")
-ANYTIME = SafetySpec(threshold=0.5, violation_risk=0.05, estimation_risk=0.01, promise="student")
+SPEC = SafetySpec(threshold=0.5, violation_risk=0.05, guarantee="student")
+ANYTIME = SafetySpec(threshold=0.5, violation_risk=0.05, estimation_risk=0.01, guarantee="student")
 COEF = np.array([0.3, -0.2, 0.4])
 
 
@@ -69,7 +69,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_breaks_the_promise_is_caught(name):
+def test_what_breaks_the_guarantee_is_caught(name):
     check, rounds, make = BROKEN[name]
     rng = np.random.default_rng(1)
     log = make(rng, contexts(rng, rounds), rng.standard_normal(rounds))
@@ -91,7 +91,7 @@ def test_every_check_is_run_or_listed_with_the_reason_and_the_page_shows_them(tm
     assert check_log(same, SPEC)[1][2].details["feature"] == "none"
 
 
-@pytest.mark.parametrize(("spec", "options"), [(SPEC, {}), (ANYTIME, {"promise": "anytime", "mixture_ridge": 3.0})])
+@pytest.mark.parametrize(("spec", "options"), [(SPEC, {}), (ANYTIME, {"guarantee": "anytime", "mixture_ridge": 3.0})])
 def test_the_monitor_is_that_of_an_agent(spec, options, tmp_path):
     rng, policy = np.random.default_rng(3), hp_student(probe=1.0, **options)
     agent = Agent(3, spec, start_action=0.05, policy=policy)
@@ -120,7 +120,7 @@ def test_the_monitor_is_that_of_an_agent(spec, options, tmp_path):
 def test_what_cannot_be_checked_is_refused():
     rng = np.random.default_rng(4)
     log = logged(rng.standard_normal(30), contexts(rng, 30))
-    with pytest.raises(InvalidInput, match="gives no student promise"):
+    with pytest.raises(InvalidInput, match="gives no student guarantee"):
         check_log(log, SPEC, policy={"name": "hp_probe"})
     with pytest.raises(InvalidInput, match="must be cost"):
         check_log(log, SPEC, target="reward")

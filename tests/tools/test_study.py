@@ -11,10 +11,10 @@ from tests.tools.test_reproduction import CONSTANTS, SPEC, rounds_of
 STUDIES = {
     "hp_probe": {"policy": "hp_probe"},
     "hp_ucb": {"policy": "hp_ucb"},
-    "hp_conformal": {"policy": "hp_conformal", "promise": "conformal", "start_action": 0.1},
-    "hp_student": {"policy": "hp_student", "promise": "student", "start_action": 0.1, "lag": 5},
+    "hp_conformal": {"policy": "hp_conformal", "guarantee": "conformal", "start_action": 0.1},
+    "hp_student": {"policy": "hp_student", "guarantee": "student", "start_action": 0.1, "lag": 5},
     "hp_shield": {"base": "proposal", "growth": {"growth": "relative", "low": 0.7, "high": 1.4, "floor": 0.05},
-                  "start_scale": 0.05, "promise": "bracket"},
+                  "start_scale": 0.05, "guarantee": "bracket"},
 }  # fmt: skip
 
 
@@ -27,9 +27,9 @@ def made(name, folder, **more):
         **STUDIES.get(name, {}),
         **more,
     }
-    if fields.get("promise") != "bracket":
+    if fields.get("guarantee") != "bracket":
         fields |= CONSTANTS
-    if "promise" not in fields:
+    if "guarantee" not in fields:
         fields["estimation_risk"] = 0.05
     return create_study("trial", fields, storage=f"sqlite:///{folder}/trial.db")
 
@@ -123,7 +123,7 @@ def test_a_corrected_outcome_counts_as_it_stands_and_is_a_doubt(tmp_path):
     study.tell(second.id, reward=0.1, cost=0.1)
     study.correct(first.id, cost=0.1, reason="typing error")
     found = evaluate(study)
-    assert found.table()[1]["excesses"] == 0
+    assert found.table()[1]["violations"] == 0
     assert [(each.name, each.rounds) for each in found.doubts] == [("corrections", 1)]
     study.store.close()
 
@@ -200,10 +200,10 @@ def test_a_void_hides_no_excess_and_is_not_learned_from(tmp_path):
     found = evaluate(study)
     agrees(found.policies[0], study)
     for row in found.table():
-        assert (row["rounds"], row["excesses"], row["unknown"]) == (9, study.status()["violations"], 1)
+        assert (row["rounds"], row["violations"], row["unknown"]) == (9, study.status()["violations"], 1)
     assert [row["logged_cost"] for row in found.rows()] == [9.0, 9.0]
     assert ("void rounds that exceeded", 2) in [(each.name, each.rounds) for each in found.doubts]
     assert found.policies[0].outcomes.told(2, found.policies[0].played.advised[2]) is None
     study.export(tmp_path / "trial.csv")
-    assert evaluate(tmp_path / "trial.csv", "fixed", spec=SPEC).table()[0]["excesses"] == 2
+    assert evaluate(tmp_path / "trial.csv", "fixed", spec=SPEC).table()[0]["violations"] == 2
     study.store.close()

@@ -34,7 +34,7 @@ family must be taken without levels there, and floored only when played: between
 **Climb limit.** λ_t is at most 1.25 times the largest λ used in the last five known rounds. It only lowers, so the
 proof stays; and it finds out a false bracket while that costs little.
 
-The count rule in worlds that drift: a per-round promise for exchangeable rounds, a long-run one for any sequence.
+The count rule in worlds that drift: a per-round guarantee for exchangeable rounds, a long-run one for any sequence.
 
 Adaptive conformal inference over the same caps, clipped at δ. The level starts at δ₁ = δ and follows the outcomes,
 

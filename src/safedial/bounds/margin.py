@@ -44,27 +44,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.bounds.rounding import UNIT
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.model.namespace import namespace
 from safedial.model.spec import SafetySpec, tail
 
 
 def round_risk(spec: SafetySpec, round: Any) -> Any:
     """The violation risk that round number `round` (from 1) may spend."""
-    if PROMISES[spec.promise].each_round:
+    if GUARANTEES[spec.guarantee].each_round:
         return spec.violation_risk
     return spec.violation_risk * (6.0 / math.pi**2) / (round * round)
 
 
 def tail_factor(spec: SafetySpec, round: Any) -> Any:
-    """q in units of κ: √(2 ln 1/δ_t), or Φ⁻¹(1−δ_t) if Gaussian; δ_t = 6δ/(π²t²) under the joint promise, else δ.
+    """q in units of κ: √(2 ln 1/δ_t), or Φ⁻¹(1−δ_t) if Gaussian; δ_t = 6δ/(π²t²) under the joint guarantee, else δ.
 
     >>> spec = SafetySpec(threshold=1, violation_risk=0.01, estimation_risk=0.01, reward_noise=1, cost_noise=1,
     ...                   coefficient_bound=1, context_bound=1)
     >>> f"{tail_factor(spec, round=1):.3f}"
     '3.035'
     """
-    return spec.tail if PROMISES[spec.promise].each_round else tail(round_risk(spec, round), spec.margin)
+    return spec.tail if GUARANTEES[spec.guarantee].each_round else tail(round_risk(spec, round), spec.margin)
 
 
 def noise_margin(spec: SafetySpec, round: Any, noise: Any = None) -> Any:
@@ -103,7 +103,7 @@ ASSUMPTIONS = {
     "context and the action",
     "variance": "the conditional variance of the cost's noise is the same in every round",
 }
-"""The assumptions that a margin adds to the certified promise."""
+"""The assumptions that a margin adds to the certified guarantee."""
 
 
 def margin_assumptions(spec: SafetySpec) -> list[str]:

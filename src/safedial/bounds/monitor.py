@@ -1,4 +1,4 @@
-"""Evidence that the promise is broken, valid whenever you look.
+"""Evidence that the guarantee is broken, valid whenever you look.
 
 If every round violates with probability at most δ_s given the past, then for any odds multiple m > 1
 
@@ -6,7 +6,7 @@ If every round violates with probability at most δ_s given the past, then for a
 
 is a supermartingale that starts at 1: the likelihood ratio of a violation chance with m times the odds of δ_s, or, as a
 bet, Π(1 + λ_s(v_s − δ_s)) with λ_s = (m − 1)/(1 + δ_s(m − 1)) ≤ 1/δ_s. So is the mean over several m, and by
-Ville's inequality it ever reaches 1/a with probability at most a. The promise itself holds on an event of probability
+Ville's inequality it ever reaches 1/a with probability at most a. The guarantee itself holds on an event of probability
 ≥ 1 − δ′ (1 − δ′ − δ_q with a margin that learns the noise), so an alarm at 1/a is false with probability at most
 a + δ′ (+ δ_q), over all time.
 
@@ -44,7 +44,7 @@ import numpy as np
 from safedial.model.namespace import namespace
 
 ODDS = np.array([1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0])
-"""The odds multiples, with equal bets: from a slightly to a grossly broken promise."""
+"""The odds multiples, with equal bets: from a slightly to a grossly broken guarantee."""
 
 LARGEST_LOG = 700.0
 """The evidence stops growing at e^700, just below the largest float."""
@@ -94,7 +94,7 @@ def _gain(violated: bool, risk: float) -> Any:
 
 
 def evidence(monitor: Monitor) -> Any:
-    """E_t: 1 at the start, large when the promise looks broken.
+    """E_t: 1 at the start, large when the guarantee looks broken.
 
     >>> watched = init()
     >>> for _ in range(3):

@@ -6,7 +6,7 @@ m/(n+1) (ties only help), over the draw of all of them. So with m = ⌊(n+1)δ�
 
 **No waste.** m/(n+1) is below δ unless (n+1)δ is whole: with n = 148 scores and δ = .02, m = 2 spends .0134 of .02. The
 same m serves for the latest n′ = ⌈m/δ⌉ − 1 scores alone, and spends m/(n′+1), which is δ where 1/δ is whole. Which
-scores are used is decided by their number and order, not by their values, so the promise stays. `places` says both.
+scores are used is decided by their number and order, not by their values, so the guarantee stays. `places` says both.
 
 **Full conformal ridge** (`conforming_bound`). Let μ̂ be the ridge estimate from all n rounds, A its Gram matrix, r_i the
 residuals. With a further round (x, y) the estimate moves along A⁻¹x; with v = (y − ⟨x,μ̂⟩)/(1 + xᵀA⁻¹x) and
@@ -26,7 +26,7 @@ and uniform (or larger, where scores tie) if rounds are exchangeable. Bets with 
     ½ p^{−½}                           p-values are small in general
     1                                  no bet
 
-All pay off when costs are higher than calibration predicted; the first kind is the broken promise itself, at several
+All pay off when costs are higher than calibration predicted; the first kind is the broken guarantee itself, at several
 levels a. The capital of all bets, equal at the start, with a share 1/(t+1) spread evenly again before bet t, is a
 supermartingale that starts at 1: by Ville's inequality it ever reaches 1/a with probability at most a. The spreading
 lets capital that waited in "no bet" act when a drift begins late.

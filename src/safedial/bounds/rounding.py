@@ -1,4 +1,4 @@
-"""Numerics that cannot break the promise.
+"""Numerics that cannot break the guarantee.
 
 Floating point computes a direction y ≈ Σ⁻¹x, from an inverse that 10⁵ rank-one updates may have degraded. Whatever y
 is, with the residual ρ = x − Σy exact arithmetic gives

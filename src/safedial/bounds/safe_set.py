@@ -1,4 +1,4 @@
-"""The largest safe intensity. This is where the promise is made.
+"""The largest safe intensity. This is where the guarantee is made.
 
 The realized cost at intensity z is C = z(c + ξ) + ε with c ≤ `cost_upper` on the confidence event. With
 q = √(2 ln 1/δ), the noise of C exceeds q times its sub-Gaussian constant with probability at most δ, so z is safe if
@@ -16,8 +16,8 @@ quadratic z²(u² − a) − 2τuz + τ² − s ≥ 0 on τ − zu ≥ 0, whose 
 The two forms are equal where both are defined; each is the one without cancellation. (Using the first for u < 0 as
 well, as is tempting, turns √D − τ|u| into rounding noise when s nears τ², and then calls every dose safe.)
 
-If s > τ² even z = 0 breaks the promise: there is no certified action. The same holds if the threshold is negative after
-a known baseline cost b₀(x) is subtracted, τ − b₀(x). A NaN bound certifies nothing.
+If s > τ² even z = 0 breaks the guarantee: there is no certified action. The same holds if the threshold is negative
+after a known baseline cost b₀(x) is subtracted, τ − b₀(x). A NaN bound certifies nothing.
 
 The safe set of a cost that is 0 or 1: realized safety is P(C = 1) ≤ δ itself.
 
@@ -47,7 +47,7 @@ class SafeSet(NamedTuple):
 def largest_safe_intensity(
     cost_upper: Any, noise_margin: Any, *, threshold: Any, sensor_margin: Any = None, sensor_dependent: bool = False
 ) -> SafeSet:
-    """The largest z in [0, 1] that keeps the promise, given an upper bound on the mean cost per unit of intensity.
+    """The largest z in [0, 1] that keeps the guarantee, given an upper bound on the mean cost per unit of intensity.
 
     >>> largest_safe_intensity(0.2, 0.8, threshold=0.5)
     SafeSet(intensity=0.5, certified=True)
@@ -100,7 +100,7 @@ def safe_set(
     `noise` is what was learned about the noise (`Bounds.noise`), for margins that learn it; `context` is for a
     `noise_scale` that depends on it.
 
-    `on_expectation` drops both margins: the expected-cost constraint of earlier work, which promises nothing about
+    `on_expectation` drops both margins: the expected-cost constraint of earlier work, which guarantees nothing about
     the realized cost.
     """
     threshold = spec.threshold - baseline_cost

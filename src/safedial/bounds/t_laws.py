@@ -283,8 +283,8 @@ def spent_in(round: float, failure: float) -> float:
     return failure * 2.0 ** (0.5 * math.floor(2.0 * math.log2(share)))
 
 
-def cost_upper(seen: Fitted, promise: str, risk: Any, failure: Any = None, *, mixture: Mixture | None = None) -> Any:
-    """U(x) of a promise, "per_round", "tolerance" or "anytime", for risks below ½; ∞ where nothing is known."""
+def cost_upper(seen: Fitted, guarantee: str, risk: Any, failure: Any = None, *, mixture: Mixture | None = None) -> Any:
+    """U(x) of a guarantee, "per_round", "tolerance" or "anytime", for risks below ½; ∞ where nothing is known."""
     if seen.ready is False:
         return math.inf
     degrees = seen.degrees
@@ -292,9 +292,9 @@ def cost_upper(seen: Fitted, promise: str, risk: Any, failure: Any = None, *, mi
         if not np.any(seen.ready):
             return np.full(np.broadcast_shapes(seen.ready.shape, np.shape(risk), np.shape(failure)), math.inf)
         degrees = np.where(seen.ready, degrees, np.max(degrees))
-    if promise == "per_round":
+    if guarantee == "per_round":
         factor = per_round_factor(degrees, seen.width, risk) / degrees**0.5
-    elif promise == "tolerance":
+    elif guarantee == "tolerance":
         factor = tolerance_factor(degrees, seen.width, risk, failure) / degrees**0.5
     else:
         chosen = mixture or Mixture()

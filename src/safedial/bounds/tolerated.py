@@ -48,8 +48,8 @@ LOWERED = 1e-12
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """One cost: its threshold, and either its bracket (promise="bracket"), or its noise (a certified promise), or
-    neither (promise="student", which learns the noise).
+    """One cost: its threshold, and either its bracket (guarantee="bracket"), or its noise (a certified guarantee), or
+    neither (guarantee="student", which learns the noise).
 
     Args:
         threshold: τ, in the cost's own units. Of any sign for `additive` and `spread`; > 0 for `relative` and `noise`.
@@ -92,7 +92,7 @@ class Cost:
         proper = noise is None or (_is_number(noise) and noise > 0)
         require(proper, "noise", noise, "must be a finite number > 0")
         for name, plain in (("growth", None), ("direction", "above")):
-            given, way_out = getattr(self, name), "state a bracket and no noise, for promise='bracket'"
+            given, way_out = getattr(self, name), "state a bracket and no noise, for guarantee='bracket'"
             require(given == plain, name, given, "does not go with noise", way_out)
         require(self.threshold > 0, "threshold", self.threshold, "must be > 0 where noise is stated, or no bracket")
         known = self.curve is None or (isinstance(self.curve, DoseCurve) and not self.curve.is_own)

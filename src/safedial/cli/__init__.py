@@ -27,13 +27,13 @@ COMMANDS = {
     "plan": ("plan", "Forecast a study's violations, reward and doses, both if the spec is true and if it is not."),
     "check": (
         "check",
-        "Check the promise's assumptions: norms, tails, linearity, drift, dose curve, noise, single rounds.",
+        "Check the guarantee's assumptions: norms, tails, linearity, drift, dose curve, noise, single rounds.",
     ),
     "evaluate": (
         "check",
         "Replay policies on a log: excesses, reward and doses, and where and for whom they would have exceeded.",
     ),
-    "monitor": ("check", "Watch the promise over a log: evidence over time, and the round of the alarm."),
+    "monitor": ("check", "Watch the guarantee over a log: evidence over time, and the round of the alarm."),
     "choose": (
         "choose",
         "Rank the policies whose assumptions you vouch for by what they would earn in your plan.",
@@ -76,7 +76,7 @@ def _version(wanted: bool) -> None:
 def root(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
 ) -> None:
-    """Set one dial for each context: high reward, and a promise on the realized cost in every round."""
+    """Set one dial for each context: high reward, and a guarantee on the realized cost in every round."""
 
 
 def make_app(wanted: str = "") -> typer.Typer:

@@ -49,7 +49,7 @@ def calibrate(
     """Fit a monotone dose curve and propose S, L and the noise constants, each with its reason.
 
     With --bracket: propose a growth bracket, a floor and a start for hp_shield (docs/shield.md). hp_student needs no
-    constants: keep only the dose curve of the written file, and state promise = "student" (docs/student.md).
+    constants: keep only the dose curve of the written file, and state guarantee = "student" (docs/student.md).
 
     The log needs action and cost; reward and context columns are optional. Exit status: 0; 1 if the log holds too
     little for a spec file, which is then not written; 2 if the input is wrong.

@@ -1,6 +1,6 @@
 """`safedial check`: does a log agree with the spec?
 
-`safedial monitor`: do the costs of a log keep the promise?
+`safedial monitor`: do the costs of a log keep the guarantee?
 
 `safedial evaluate`: what would policies have done on a log?
 """
@@ -22,13 +22,13 @@ def check(
     spec: SpecPath,
     *,
     out: Annotated[Path | None, typer.Option(help="Write a one-page HTML report here.")] = None,
-    target: Annotated[str, typer.Option(help="cost, which the promise concerns, or reward.")] = "cost",
+    target: Annotated[str, typer.Option(help="cost, which the guarantee concerns, or reward.")] = "cost",
     level: Annotated[float, typer.Option(help="Chance of any false flag, over all checks and all time.")] = 0.05,
     horizon: Annotated[int | None, typer.Option(help="Planned number of rounds. Default: the log's.")] = None,
     context_columns: Columns = None,
     json: Json = False,
 ) -> None:
-    """Check the promise's assumptions: norms, tails, linearity, drift, dose curve, noise, single rounds.
+    """Check the guarantee's assumptions: norms, tails, linearity, drift, dose curve, noise, single rounds.
 
     For a conformal spec: exchangeability, contexts, carry-over, information, dose curve, rounds at the start dose. For
     a bracket: monotonicity, the bracket on average, rounds, contexts, proposals, the start, information, missing ones.
@@ -78,7 +78,7 @@ def _print(findings: list, words: str, title: str) -> None:
     typer.echo(words)
 
 
-# --- `safedial monitor`: do the costs of a log keep the promise?
+# --- `safedial monitor`: do the costs of a log keep the guarantee?
 
 
 def monitor(
@@ -90,7 +90,7 @@ def monitor(
     context_columns: Columns = None,
     json: Json = False,
 ) -> None:
-    """Watch the promise over a log: evidence over time, and the round of the alarm.
+    """Watch the guarantee over a log: evidence over time, and the round of the alarm.
 
     For a conformal or a bracket spec, the evidence is against exchangeable rounds (within their bracket), and costs
     above the threshold are counted. For a student spec it is against Gaussian noise of one size.
@@ -115,7 +115,7 @@ def monitor(
         print_json({"log": str(log), **watch.to_dict()} | ({"out": str(out)} if out else {}))
     else:
         shown = {name: "none" if value is None else value for name, value in watch.to_dict().items()}
-        print_pairs(f"{log.name}: is the threshold kept as promised?", shown)
+        print_pairs(f"{log.name}: is the threshold kept as guaranteed?", shown)
         typer.echo(watch.verdict())
         print_written([out])
     if watch.first_alarm is not None:
@@ -132,7 +132,7 @@ def evaluate(
     *,
     policy: Annotated[
         list[str] | None,
-        typer.Option(help="A policy, or a spec file (.toml) with its own promise and options. May be repeated."),
+        typer.Option(help="A policy, or a spec file (.toml) with its own guarantee and options. May be repeated."),
     ] = None,
     spec: Annotated[
         Path | None, typer.Option(help="The spec file: threshold, risk, dose curve. A study has its own.")

@@ -58,7 +58,7 @@ def choose(
         str | None, _plan("With a bracket: the feature with the protocol's setting [it comes with each question].")
     ] = None,
     dose: Annotated[str | None, _plan(f"The dose curve: {DOSES} [identity].")] = None,
-    spec: Annotated[Path | None, _plan("A spec file: its promise and numbers; other options override them.")] = None,
+    spec: Annotated[Path | None, _plan("A spec file: its guarantee and numbers; other options override them.")] = None,
     context_columns: Columns = None,
     cost_noise: Annotated[float | None, _number("Sub-Gaussian constant of the cost.")] = None,
     reward_noise: Annotated[float | None, _number("Sub-Gaussian constant of the reward.")] = None,
@@ -135,14 +135,14 @@ def read_bracket(text: str) -> Any:
 
 
 def _from_file(path: Path) -> dict[str, Any]:
-    """What a spec file says: its promise is what is vouched for."""
-    from safedial.model.guarantee import PROMISES
+    """What a spec file says: its guarantee is what is vouched for."""
+    from safedial.model.guarantee import GUARANTEES
     from safedial.model.spec import CONSTANTS
     from safedial.rounds.rules import named_policy
     from safedial.rounds.specfile import load_spec
 
     file = load_spec(path)
-    stated, spec = PROMISES[file.spec.promise], file.spec
+    stated, spec = GUARANTEES[file.spec.guarantee], file.spec
     options = named_policy(file.policy).options if file.policy else {}
     linear = stated.from_constants or stated.gaussian
     told = {
@@ -152,7 +152,7 @@ def _from_file(path: Path) -> dict[str, Any]:
         "exchangeable": stated.exchangeable or None,
         "cost": "several" if spec.costs else None,
         "threshold": spec.threshold,
-        "risk": spec.promised_risk,
+        "risk": spec.guaranteed_risk,
         "dim": file.dim,
         "costs": spec.costs,
         "start": options.get("start_scale" if stated.bracketed else "start_dose"),

@@ -54,13 +54,13 @@ Dtype = Annotated[str, under(ENGINE, "jax: float64 or float32.")]
 def read_inputs(log: Path, spec: Path, context_columns: str | None) -> tuple[Log, SpecFile]:
     """The log in the units of its spec file."""
     from safedial.errors import require
-    from safedial.model.guarantee import PROMISES
+    from safedial.model.guarantee import GUARANTEES
     from safedial.rounds.log_file import read_log
     from safedial.rounds.specfile import load_spec
 
     file = load_spec(spec)
     options: Any = {"context_columns": split(context_columns), "features": file.features, "dial": file.dial}
-    if PROMISES[file.spec.promise].bracketed:
+    if GUARANTEES[file.spec.guarantee].bracketed:
         from safedial.tools.marginal_rounds import log_columns
 
         options |= {"needs": ("action",), "also": log_columns(file.spec, file.policy or {})}

@@ -60,7 +60,7 @@ def plan(
     from safedial.cli.simulate import own_world
     from safedial.errors import require
     from safedial.model.dose import Dose
-    from safedial.model.guarantee import PROMISES
+    from safedial.model.guarantee import GUARANTEES
     from safedial.model.spec import CONSTANTS
     from safedial.rounds.specfile import load_spec
     from safedial.stats import as_seeds
@@ -78,7 +78,7 @@ def plan(
     known: Any = place.dim if place else dim if dim is not None else file and file.dim
     named = file.policy if policy is None and file and file.policy else read_named(policy or "hp_probe", "--policy")
     chosen, stated = planned(named, stated, known, file.dial if file else None)
-    bracketed = PROMISES[chosen.promise].bracketed
+    bracketed = GUARANTEES[chosen.guarantee].bracketed
     way_out = "give it, or a spec file with a [world] table"
     require(bracketed or known is not None, "--dim", dim, "is missing", way_out)
     units = {"tolerance": tolerance, "tolerance_spread": tolerance_spread, "explained": explained}
@@ -131,7 +131,7 @@ def _print(made: Any, paths: list[Path]) -> None:
         "; worst round: the largest chance of an excess in one round; climbs from: the first round in which most "
         "studies give more than the start; share: of an all-knowing policy's scale"
     )
-    typer.echo(f"(* the promise is not proved there. {above}{scale if made.bracketed else reward}.)")
+    typer.echo(f"(* the guarantee is not proved there. {above}{scale if made.bracketed else reward}.)")
     compiling = f"; compiling took {made.compile_seconds:.1f} s" if made.compile_seconds >= 0.05 else ""
     typer.echo(f"Played by engine {made.engine}{compiling}.")
     print_written(paths)

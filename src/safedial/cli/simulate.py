@@ -137,8 +137,8 @@ CLASS_NAMES = "linear, finite, kernel, features or binary"
 DOSES = "identity, power:P, hill:ED50[,SLOPE] or logistic:MID,STEEPNESS"
 
 
-def _promise(text: str, *names: str) -> Any:
-    return under("The promise", text, *names)
+def _guarantee(text: str, *names: str) -> Any:
+    return under("The guarantee", text, *names)
 
 
 def _rule(text: str, *names: str) -> Any:
@@ -188,26 +188,26 @@ def simulate(
         Path | None, typer.Option(help="Write the first seed's rounds to this CSV file, in the units of --spec.")
     ] = None,
     violation_risk: Annotated[
-        float | None, _promise("Chance per round that noise pushes the cost above the threshold [0.01].")
+        float | None, _guarantee("Chance per round that noise pushes the cost above the threshold [0.01].")
     ] = None,
-    estimation_risk: Annotated[float | None, _promise("Chance that a bound is wrong in any round [0.01].")] = None,
-    total_risk: Annotated[float | None, _promise("The sum of the two risks, instead of each.")] = None,
-    threshold_on: Annotated[str | None, _promise("measured or true cost, if sensors err [measured].")] = None,
+    estimation_risk: Annotated[float | None, _guarantee("Chance that a bound is wrong in any round [0.01].")] = None,
+    total_risk: Annotated[float | None, _guarantee("The sum of the two risks, instead of each.")] = None,
+    threshold_on: Annotated[str | None, _guarantee("measured or true cost, if sensors err [measured].")] = None,
     sensor_dependent: Annotated[
-        bool | None, _promise("The sensor error may depend on the outcome's noise.", "--sensor-dependent")
+        bool | None, _guarantee("The sensor error may depend on the outcome's noise.", "--sensor-dependent")
     ] = None,
-    promise: Annotated[str | None, _promise("certified, joint (over all rounds) or conformal [certified].")] = None,
-    reward_noise: Annotated[float | None, _promise("Sub-Gaussian constant of the reward [1].")] = None,
-    cost_noise: Annotated[float | None, _promise("Sub-Gaussian constant of the cost [1].")] = None,
-    coefficient_bound: Annotated[float | None, _promise("S: bound on the coefficients' norm [1].")] = None,
-    context_bound: Annotated[float | None, _promise("L: bound on the contexts' norm [1].")] = None,
-    ridge: Annotated[float | None, _promise("Regularisation [1].")] = None,
-    margin: Annotated[str | None, _promise("Noise margin: subgaussian, gaussian or bounded [subgaussian].")] = None,
+    guarantee: Annotated[str | None, _guarantee("certified, joint (over all rounds) or conformal [certified].")] = None,
+    reward_noise: Annotated[float | None, _guarantee("Sub-Gaussian constant of the reward [1].")] = None,
+    cost_noise: Annotated[float | None, _guarantee("Sub-Gaussian constant of the cost [1].")] = None,
+    coefficient_bound: Annotated[float | None, _guarantee("S: bound on the coefficients' norm [1].")] = None,
+    context_bound: Annotated[float | None, _guarantee("L: bound on the contexts' norm [1].")] = None,
+    ridge: Annotated[float | None, _guarantee("Regularisation [1].")] = None,
+    margin: Annotated[str | None, _guarantee("Noise margin: subgaussian, gaussian or bounded [subgaussian].")] = None,
     margin_risk: Annotated[
-        float | None, _promise("--margin bounded: learn the variance; chance that it is wrong in any round.")
+        float | None, _guarantee("--margin bounded: learn the variance; chance that it is wrong in any round.")
     ] = None,
-    noise_low: Annotated[float | None, _promise("--margin bounded: the noise's lower end.")] = None,
-    noise_high: Annotated[float | None, _promise("--margin bounded: the noise's upper end.")] = None,
+    noise_low: Annotated[float | None, _guarantee("--margin bounded: the noise's lower end.")] = None,
+    noise_high: Annotated[float | None, _guarantee("--margin bounded: the noise's upper end.")] = None,
     radius: Annotated[str | None, _rule(f"One of {RADII} [mixture].")] = None,
     clip: Annotated[bool | None, _rule(CLIP, "--clip/--no-clip")] = None,
     probe: Annotated[str | None, _rule("hp_probe, hp_conformal, hp_student: sqrt for 1/sqrt(t), or a share.")] = None,
@@ -249,7 +249,7 @@ def simulate(
     from safedial.cli.output import print_json, progress_bar
     from safedial.io import write_text
     from safedial.model.dose import Dose
-    from safedial.model.guarantee import PROMISES
+    from safedial.model.guarantee import GUARANTEES
     from safedial.policies import option_names
     from safedial.rounds.log_file import log_text
     from safedial.rounds.rules import named_policy
@@ -302,7 +302,7 @@ def simulate(
     if json:
         print_json(report | ({"log": str(log)} if log else {}))
     else:
-        _print(report, f"{chosen.label}, {world} world", len(which), log, heuristic=PROMISES[chosen.promise].empty)
+        _print(report, f"{chosen.label}, {world} world", len(which), log, heuristic=GUARANTEES[chosen.guarantee].empty)
     if result.interrupted:
         raise typer.Exit(130)
 
@@ -334,20 +334,20 @@ def _print(report: dict[str, Any], title: str, seeds: int, log: Path | None, *, 
 
     shown = {name: value for name, value in report.items() if name != "settings"}
     shown["engine"] = " with draws from ".join(report["settings"][name] for name in ("engine", "draws"))
-    promised = report["promised_risk"]
+    guaranteed = report["guaranteed_risk"]
     nothing = "none: nothing is proved about the policy" if heuristic else "none on the realized cost in this world"
-    shown["promised_risk"] = nothing if promised is None else f"at most {promised:g} per round"
+    shown["guaranteed_risk"] = nothing if guaranteed is None else f"at most {guaranteed:g} per round"
     if heuristic:
         del shown["uncertified_rounds"]
     print_pairs(title, {WORDS.get(name, name): value for name, value in shown.items()})
     if report["alarmed_seeds"]:
         typer.echo(
             f"The test of exchangeability fired in {report['alarmed_seeds']} of {seeds} seeds: rounds do not look "
-            "exchangeable there, and the conformal promise is in doubt (docs/conformal.md)."
+            "exchangeable there, and the conformal guarantee is in doubt (docs/conformal.md)."
         )
     if shown.get("uncertified_rounds"):
         typer.echo(
-            "In uncertified rounds even a dose of 0 may break the promise: baseline cost or sensor noise uses up the "
+            "In uncertified rounds even a dose of 0 may break the guarantee: baseline cost or sensor noise uses up the "
             "threshold."
         )
     print_written([log])
@@ -491,12 +491,12 @@ def _print_comparison(found: Any, where: str) -> None:
 
     lines, first = [], next(iter(found.runs))
     for row in found.table:
-        low, high = (f"{100.0 * row[f'excess_rate_{end}']:.3g}" for end in ("low", "high"))
-        promise = "none" if row["promised_risk"] is None else f"{100.0 * row['promised_risk']:g}"
+        low, high = (f"{100.0 * row[f'violation_rate_{end}']:.3g}" for end in ("low", "high"))
+        guarantee = "none" if row["guaranteed_risk"] is None else f"{100.0 * row['guaranteed_risk']:g}"
         difference = "" if row["policy"] == first else _shown(row, "regret_difference")
-        excess = f"{100.0 * row['excess_rate']:.3g} ({low}–{high})"
-        lines.append((row["policy"], excess, promise, _shown(row, "share", 100.0), _shown(row, "regret"), difference))
-    print_table(where, ("policy", "over τ, %", "promise", "share, %", "regret", "less the first's"), lines)
+        excess = f"{100.0 * row['violation_rate']:.3g} ({low}–{high})"
+        lines.append((row["policy"], excess, guarantee, _shown(row, "share", 100.0), _shown(row, "regret"), difference))
+    print_table(where, ("policy", "over τ, %", "guarantee", "share, %", "regret", "less the first's"), lines)
     level = f"{found.level:.0%} intervals, each on its own"
     typer.echo(
         f"{level}; differences are paired by seed, on the same random numbers. Share: of the reward of a clairvoyant "

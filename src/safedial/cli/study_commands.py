@@ -178,7 +178,7 @@ def units(
         heads = tuple(each.removesuffix("_action") for each in names)
         course = [[_cell(each, row.get(each)) for each in names] for row in told["course"]]
         print_table(f"Course of {told['unit']}", heads, course)
-        typer.echo("The promise is about rounds, whosever they are; it states nothing for one unit alone.")
+        typer.echo("The guarantee is about rounds, whosever they are; it states nothing for one unit alone.")
 
 
 def waiting(name: Name, storage: Storage, format: Format = "table", json: JsonFlag = False) -> None:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from safedial.errors import InvalidInput, printable, require
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 
 
 def _no_storage() -> str:
@@ -80,7 +80,7 @@ def without_outcome(spec: Any, decision_id: str, *, unrelated: bool, final: bool
     """
     if unrelated:
         return "The study skips this round: you stated that the reason has nothing to do with its outcome."
-    if spec.learner.watches_itself and PROMISES[spec.rules.policy.promise].gaussian:
+    if spec.learner.watches_itself and GUARANTEES[spec.rules.policy.guarantee].gaussian:
         return (
             "From this round on the start dose is advised, because what is learned from the others could be biased. "
             "To start again without the earlier rounds: safedial study resume --forget --reason ..."

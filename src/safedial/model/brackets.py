@@ -14,7 +14,7 @@ That a cost falls by at least `low` is assumed only while it lies above the thre
 Settings are in units of the nominal curve g where one is stated: pass g(s) and g(a).
 
 **Measurement error** |e| ≤ ε that does not shrink with the dose (`error`): the true cost of the round is at most c + ε,
-so c + ε takes the place of c. If the promise is on the measured cost, what is measured at a is at most B + ε, and the
+so c + ε takes the place of c. If the guarantee is on the measured cost, what is measured at a is at most B + ε, and the
 true cost must stay at or below τ − ε. `floor` alone does not cover such an error: it only replaces small costs.
 
 `relative` reads a negative cost as 0, needs τ > 0 and says nothing of a round given 0. `floor`, a cost, says from where

@@ -1,6 +1,6 @@
-"""Several costs under one promise: their names, and what each is allowed of the risk.
+"""Several costs under one guarantee: their names, and what each is allowed of the risk.
 
-**Brackets** (promise="bracket"). A round exceeds if any cost does. The count rule counts rounds, so the risk is one.
+**Brackets** (guarantee="bracket"). A round exceeds if any cost does. The count rule counts rounds, so the risk is one.
 
 **Certified** (hp_probe, hp_ucb, …). Cost k has its own estimate, threshold τ_k, noise and dose curve g_k, and a share
 s_k of both risks, Σ s_k = 1. Let a_k be the largest setting that its own certificate allows, with risks s_kδ and s_kδ′.
@@ -13,10 +13,10 @@ We play a ≤ min a_k.
 intensities are an interval from 0 (`bounds.safe_set`) and g_k does not fall, so the lower setting a is safe for cost k:
 P(C_k > τ_k | history, X_t, a_t) ≤ s_kδ. The sum over k is δ. ∎
 
-**Student** (hp_student). The same with the Student bounds, which need no noise (`decision.learners.several_students`).
+**Student** (hp_student). The same with the Student bounds, which need no noise (`rounds.several_learners`).
 
 Neither step asks how the costs depend on each other. "History" has all costs and the reward: cost k's noise must be
-sub-Gaussian given the other costs' past too. The same holds for the joint promise, with s_kδ_t in round t.
+sub-Gaussian given the other costs' past too. The same holds for the joint guarantee, with s_kδ_t in round t.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from safedial.bounds.tolerated import Cost
 from safedial.errors import InvalidInput, require
 from safedial.model.brackets import WRITTEN
-from safedial.model.guarantee import Promise
+from safedial.model.guarantee import Guarantee
 
 if TYPE_CHECKING:
     from safedial.model.spec import SafetySpec
@@ -38,19 +38,19 @@ NAME = re.compile(r"[\w-]+")
 """The name of a cost."""
 
 
-def read_costs(costs: Any, promise: Promise) -> dict[str, Cost]:
-    """Costs by name, each a `Cost` or its plain values, with what the promise needs of each."""
+def read_costs(costs: Any, guarantee: Guarantee) -> dict[str, Cost]:
+    """Costs by name, each a `Cost` or its plain values, with what the guarantee needs of each."""
     way_out = "for example {'trough': Cost(...), 'auc': Cost(...)}"
     require(isinstance(costs, Mapping) and costs, "costs", costs, "must be a mapping from names to costs", way_out)
     for name in costs:
         proper = isinstance(name, str) and NAME.fullmatch(name)
         require(proper, "costs", name, "must have names of letters, digits, _ and -: they name columns too")
     read = {name: _read(name, cost) for name, cost in costs.items()}
-    needed, of = ("growth", "a bracket") if promise.bracketed else ("noise", "a certified promise")
+    needed, of = ("growth", "a bracket") if guarantee.bracketed else ("noise", "a certified guarantee")
     for name, cost in read.items():
-        if promise.bracketed and cost.growth is None and cost.noise is None:
+        if guarantee.bracketed and cost.growth is None and cost.noise is None:
             raise InvalidInput(f"costs[{name!r}]: growth = None: must be a bracket; {WRITTEN}")
-        stated = getattr(cost, needed) is not None or (promise.gaussian and cost.growth is None)
+        stated = getattr(cost, needed) is not None or (guarantee.gaussian and cost.growth is None)
         require(stated, f"costs[{name!r}]", cost.to_dict(), f"must state its {needed}, for {of}")
     shares = [cost.share for cost in read.values() if cost.share is not None]
     whole = not shares or (len(shares) == len(read) and abs(sum(shares) - 1.0) <= 1e-9)
@@ -66,7 +66,7 @@ def require_one_cost(spec: SafetySpec) -> None:
 
 
 def split_spec(spec: SafetySpec) -> dict[str, SafetySpec]:
-    """The spec of each cost of a certified promise, with its share of the risks; the shares sum to 1.
+    """The spec of each cost of a certified guarantee, with its share of the risks; the shares sum to 1.
 
     >>> from safedial.model.spec import SafetySpec
     >>> costs = {"heat": Cost(threshold=2, noise=0.3), "load": Cost(threshold=5, noise=1)}

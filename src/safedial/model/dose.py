@@ -1,7 +1,7 @@
 """A dose curve: a function g and its inverse, checked when you make your own.
 
-A promise divides outcomes by g and limits doses through its inverse, so a curve that breaks one of these rules breaks
-the promise:
+A guarantee divides outcomes by g and limits doses through its inverse, so a curve that breaks one of these rules breaks
+the guarantee:
 
     g(0) = 0, g(1) = 1, g does not fall        0 ≤ g⁻¹(z) ≤ 1 and g(g⁻¹(z)) ≤ z: the inverse is rounded down
 

@@ -1,7 +1,7 @@
-"""The promises: their assumptions, what their risk is counted over, and their wording.
+"""The guarantees: their assumptions, what their risk is counted over, and their wording.
 
-Code that depends on a promise asks for one of these properties, never for its name. So a new promise is one more entry
-of `PROMISES`.
+Code that depends on a guarantee asks for one of these properties, never for its name. So a new guarantee is one more
+entry of `GUARANTEES`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import NamedTuple
 LIMITED = "P({event}) <= {risk:g} in this round"
 
 
-class Promise(NamedTuple):
-    """One promise: a policy's (`Policy.promise`), a spec's (`SafetySpec.promise`) or a decision's.
+class Guarantee(NamedTuple):
+    """One guarantee: a policy's (`Policy.guarantee`), a spec's (`SafetySpec.guarantee`) or a decision's.
 
     Attributes:
         proved: the realized cost is bounded, by a proof.
@@ -23,12 +23,12 @@ class Promise(NamedTuple):
         bracketed: it assumes a growth bracket too, in place of an exact dose curve.
         gaussian: it assumes Gaussian noise, whose size it learns, and needs no constants.
         each_round: the risk is that of one round, not of all rounds together.
-        claimed: the promise says something about the realized cost, which an outcome can contradict.
+        claimed: the guarantee says something about the realized cost, which an outcome can contradict.
         empty: nothing is proved, not even about the mean.
-        given: the promise of a decision whose cost has a bound.
-        start: the promise of a decision whose cost has no bound yet, if no start dose was declared.
+        given: the guarantee of a decision whose cost has a bound.
+        start: the guarantee of a decision whose cost has no bound yet, if no start dose was declared.
         limit: which bound sets a dose, a key of `LIMITS`.
-        statement: the promise in one sentence.
+        statement: the guarantee in one sentence.
         default_policy: the policy of a spec that names none, and `default_options` what it cannot do without.
         because: why that policy, in words.
     """
@@ -51,13 +51,13 @@ class Promise(NamedTuple):
 
     @property
     def in_brief(self) -> str:
-        """What kind of promise it is and what it takes as true, in one sentence."""
+        """What kind of guarantee it is and what it takes as true, in one sentence."""
         if not self.proved:
             return "Nothing is proved about the realized cost."
-        return f"The promise on the realized cost holds if what is stated is true: {self.because}."
+        return f"The guarantee on the realized cost holds if what is stated is true: {self.because}."
 
 
-CERTIFIED = Promise(
+CERTIFIED = Guarantee(
     proved=True,
     from_constants=True,
     claimed=True,
@@ -68,10 +68,10 @@ CERTIFIED = Promise(
     because="upper bounds on the noise and on the norms of coefficients and contexts are stated",
 )
 
-PROMISES = {
+GUARANTEES = {
     "certified": CERTIFIED,
     "joint": CERTIFIED._replace(each_round=False, statement="P({event} in any round, ever) <= {risk:g}"),
-    "conformal": Promise(
+    "conformal": Guarantee(
         proved=True,
         exchangeable=True,
         claimed=True,
@@ -81,7 +81,7 @@ PROMISES = {
         default_policy="hp_conformal",
         because="rounds are stated to be exchangeable, and nothing about noise or norms needs to be",
     ),
-    "bracket": Promise(
+    "bracket": Guarantee(
         proved=True,
         exchangeable=True,
         bracketed=True,
@@ -93,7 +93,7 @@ PROMISES = {
         default_options=MappingProxyType({"base": "proposal"}),
         because="a growth bracket is stated, and no exact dose curve",
     ),
-    "student": Promise(
+    "student": Guarantee(
         proved=True,
         gaussian=True,
         claimed=True,
@@ -103,20 +103,20 @@ PROMISES = {
         default_policy="hp_student",
         because="the noise is stated to be Gaussian, of a size that is learned",
     ),
-    "expected": Promise(
+    "expected": Guarantee(
         limit="mean_bound", statement="none on the realized cost: only its mean is kept at or below {threshold:g}"
     ),
-    "heuristic": Promise(
+    "heuristic": Guarantee(
         empty=True,
         limit="unproved_bound",
         statement="none: the policy or its function class is heuristic, and nothing is proved",
     ),
-    "bayesian": Promise(limit="posterior_bound", statement="none for one truth: P({event}) is averaged over a prior"),
-    "declared": Promise(claimed=True),
-    "none": Promise(),
-    "imported": Promise(),
+    "bayesian": Guarantee(limit="posterior_bound", statement="none for one truth: P({event}) is averaged over a prior"),
+    "declared": Guarantee(claimed=True),
+    "none": Guarantee(),
+    "imported": Guarantee(),
 }
 """By name. Only decisions have "declared" (a start dose that you declared safe), "none" and "imported"."""
 
-PROVED = tuple(name for name, promise in PROMISES.items() if promise.proved)
-"""What a spec may promise."""
+PROVED = tuple(name for name, guarantee in GUARANTEES.items() if guarantee.proved)
+"""What a spec may guarantee."""

@@ -1,6 +1,6 @@
 """What a risk means in units of the noise.
 
-The promise and its assumptions, checked when they are stated.
+The guarantee and its assumptions, checked when they are stated.
 
     certified:  with probability ≥ 1 − δ′, for all t:  P(C_t > τ | history, X_t, α_t) ≤ δ,
                 hence P(C_t > τ) ≤ δ + δ′ in every round
@@ -31,7 +31,7 @@ from safedial.bounds.tolerated import Cost
 from safedial.errors import InvalidInput, require
 from safedial.model.costs import read_costs, require_one_cost, split_spec
 from safedial.model.dose import Dose
-from safedial.model.guarantee import CERTIFIED, PROMISES, PROVED
+from safedial.model.guarantee import CERTIFIED, GUARANTEES, PROVED
 from safedial.model.namespace import is_zero, namespace, normal_quantile
 from safedial.model.noise_scale import NoiseScale, scale_from_dict
 
@@ -53,7 +53,7 @@ def tail(risk: Any, margin: str = "subgaussian") -> Any:
     return (2.0 * log_inverse(risk)) ** 0.5
 
 
-# --- The promise and its assumptions, checked when they are stated
+# --- The guarantee and its assumptions, checked when they are stated
 
 VIOLATION_SHARE = 0.9
 """The share of `total_risk` for the noise. The noise margin costs reward in every round for ever, the radius less and
@@ -73,10 +73,10 @@ POSITIVE = {
 
 @dataclass(frozen=True, kw_only=True)
 class SafetySpec:
-    """The promise and its assumptions.
+    """The guarantee and its assumptions.
 
     Args:
-        threshold: τ, which the realized cost must not exceed; > 0, or of any sign with promise="bracket".
+        threshold: τ, which the realized cost must not exceed; > 0, or of any sign with guarantee="bracket".
         reward_noise, cost_noise: κ_r, κ_c: the noise is κ-sub-Gaussian given the history, X_t and α_t.
         coefficient_bound: S, with ‖θ*‖ ≤ S and ‖μ*‖ ≤ S.
         context_bound: L, with ‖X_t‖ ≤ L.
@@ -85,7 +85,7 @@ class SafetySpec:
         total_risk: instead of the two, their sum; nine tenths go to `violation_risk`.
         ridge: λ > 0, fixed in advance. If it is not stated it is 1, or follows from the other numbers with the radius
             `self-normalised` (`bounds.radii`).
-        promise: "certified", in every round; "joint" for "never in any round", certified as well; "conformal", for
+        guarantee: "certified", in every round; "joint" for "never in any round", certified as well; "conformal", for
             exchangeable rounds: the two noises, S, L and δ′ may then be left out (a start dose is certified from
             `cost_noise` and S, if given), and `total_risk` is δ; "bracket", for exchangeable rounds and a growth
             bracket (`hp_shield`), with neither constants nor an exact dose curve; or "student", for Gaussian noise of
@@ -100,9 +100,9 @@ class SafetySpec:
         noise_low, noise_high: the range of ξ_c for "bounded".
         noise_scale: how the noise grows with the dose (`model.noise_scale`), if not in proportion to the intensity.
         costs: several costs by name, each a `Cost` with a threshold of its own, in place of `threshold`; outcomes then
-            bring a mapping. "Exceeds" means that any of them does. With promise="bracket" each has a bracket; with a
-            certified promise a noise, in place of `cost_noise`, and a share of the risks (`model.costs`); with
-            promise="student" only a share.
+            bring a mapping. "Exceeds" means that any of them does. With guarantee="bracket" each has a bracket; with a
+            certified guarantee a noise, in place of `cost_noise`, and a share of the risks (`model.costs`); with
+            guarantee="student" only a share.
 
     >>> spec = SafetySpec(threshold=0.5, total_risk=0.02, reward_noise=1, cost_noise=1,
     ...                   coefficient_bound=1, context_bound=1)
@@ -119,7 +119,7 @@ class SafetySpec:
     estimation_risk: Any = None
     total_risk: Any = None
     ridge: Any = None
-    promise: Literal["certified", "joint", "conformal", "bracket", "student"] = "certified"
+    guarantee: Literal["certified", "joint", "conformal", "bracket", "student"] = "certified"
     reward_sensor_noise: Any = 0.0
     cost_sensor_noise: Any = 0.0
     sensor_dependent: bool = False
@@ -144,7 +144,7 @@ class SafetySpec:
     """Whether either sensor errs."""
 
     def __post_init__(self) -> None:
-        _one_of("promise", self.promise, PROVED)
+        _one_of("guarantee", self.guarantee, PROVED)
         _one_of("margin", self.margin, MARGINS)
         object.__setattr__(self, "states_ridge", self.ridge is not None)
         if not self.states_ridge:
@@ -168,7 +168,7 @@ class SafetySpec:
         plain = isinstance(self.reward_noise, float) and isinstance(self.cost_noise, float)
         object.__setattr__(self, "same_noise", plain and self.reward_noise == self.cost_noise)
         object.__setattr__(self, "least_informative", self._least_informative())
-        if self.costs is not None and not PROMISES[self.promise].bracketed:
+        if self.costs is not None and not GUARANTEES[self.guarantee].bracketed:
             split_spec(self)
 
     def _least_informative(self) -> Any:
@@ -180,11 +180,11 @@ class SafetySpec:
 
     def _check_costs(self) -> None:
         stated, way_out = (
-            PROMISES[self.promise],
-            "use promise='bracket', 'certified' or 'student', or state one threshold",
+            GUARANTEES[self.guarantee],
+            "use guarantee='bracket', 'certified' or 'student', or state one threshold",
         )
         proved = stated.bracketed or stated.from_constants or stated.gaussian
-        require(proved, "promise", self.promise, "has no proof for several costs", way_out)
+        require(proved, "guarantee", self.guarantee, "has no proof for several costs", way_out)
         own = {
             "threshold": None,
             "threshold_on": "measured",
@@ -201,14 +201,14 @@ class SafetySpec:
     def _may_lack(self, name: str) -> bool:
         if name in ("threshold", "cost_noise") and self.costs is not None:
             return True
-        return name in CONSTANTS and not PROMISES[self.promise].from_constants
+        return name in CONSTANTS and not GUARANTEES[self.guarantee].from_constants
 
     def _check_sizes(self) -> None:
         """Check that numbers are positive and that their squares and quotients are floats, for the rounding bounds."""
         for name, way_out in POSITIVE.items():
             value = getattr(self, name)
             if value is not None:
-                signed = name == "threshold" and PROMISES[self.promise].bracketed
+                signed = name == "threshold" and GUARANTEES[self.guarantee].bracketed
                 require(signed or np.all(value > 0), name, value, "must be > 0", way_out)
                 _of_usual_size(name, value)
         for name in ("reward_sensor_noise", "cost_sensor_noise"):
@@ -237,8 +237,10 @@ class SafetySpec:
             not sensed, "margin", self.margin, "cannot be combined with sensor noise", "use 'subgaussian' or 'gaussian'"
         )
         words = f"does not apply to margin='{self.margin}'"
-        certified = PROMISES[self.promise].from_constants
-        require(certified or self.margin == "subgaussian", "promise", self.promise, words, "use promise='certified'")
+        certified = GUARANTEES[self.guarantee].from_constants
+        require(
+            certified or self.margin == "subgaussian", "guarantee", self.guarantee, words, "use guarantee='certified'"
+        )
 
     def _check_scale(self) -> None:
         if self.noise_scale is None:
@@ -250,7 +252,9 @@ class SafetySpec:
             not self.sensors_err, "sensor noise", (self.reward_sensor_noise, self.cost_sensor_noise), words, way_out
         )
         require(not self.learns_noise, "margin_risk", self.margin_risk, words, "with a scale the noise is not i.i.d.")
-        require(PROMISES[self.promise].from_constants, "promise", self.promise, words, "use promise='certified'")
+        require(
+            GUARANTEES[self.guarantee].from_constants, "guarantee", self.guarantee, words, "use guarantee='certified'"
+        )
 
     @property
     def learns_noise(self) -> bool:
@@ -258,9 +262,9 @@ class SafetySpec:
         return self.margin_risk is not None
 
     @property
-    def promised_risk(self) -> Any:
+    def guaranteed_risk(self) -> Any:
         """δ + δ′ + δ_q: the largest probability of a violation in a round (without constants, and without δ′: δ)."""
-        stated = PROMISES[self.promise]
+        stated = GUARANTEES[self.guarantee]
         counts = stated.from_constants or (stated.gaussian and self.estimation_risk is not None)
         parts = [self.violation_risk, *((self.estimation_risk,) if counts else ())]
         return sum(parts[1:], parts[0]) + (self.margin_risk if self.learns_noise else 0.0)
@@ -275,13 +279,13 @@ class SafetySpec:
                 "give the sum, or its parts",
             )
             _risk("total_risk", self.total_risk)
-            whole = not PROMISES[self.promise].from_constants
+            whole = not GUARANTEES[self.guarantee].from_constants
             object.__setattr__(self, "violation_risk", self.total_risk * (1.0 if whole else VIOLATION_SHARE))
             rest = None if whole else self.total_risk - self.violation_risk
             object.__setattr__(self, "estimation_risk", rest)
             object.__setattr__(self, "total_risk", None)
         _risk("violation_risk", self.violation_risk)
-        if self.estimation_risk is not None or PROMISES[self.promise].from_constants:
+        if self.estimation_risk is not None or GUARANTEES[self.guarantee].from_constants:
             _risk("estimation_risk", self.estimation_risk)
 
     def to_dict(self) -> dict[str, Any]:
@@ -306,7 +310,7 @@ class SafetySpec:
         near = [get_close_matches(name, NAMES, n=1) for name in unknown]
         way_out = "did you mean " + ", ".join(match[0] for match in near if match) + "?" if any(near) else ""
         require(not unknown, "spec", unknown, "has unknown names", way_out)
-        stated = PROMISES.get(str(fields.get("promise")), CERTIFIED)
+        stated = GUARANTEES.get(str(fields.get("guarantee")), CERTIFIED)
         needed = {"threshold", *(CONSTANTS if stated.from_constants else ())}
         missing = sorted(needed - ({"threshold", "cost_noise"} if fields.get("costs") else set()) - set(fields))
         require(not missing, "spec", missing, "lacks these fields")
@@ -314,7 +318,7 @@ class SafetySpec:
 
 
 CONSTANTS = ("reward_noise", "cost_noise", "coefficient_bound", "context_bound")
-"""The constants of the certified promises, which the conformal one does not need."""
+"""The constants of the certified guarantees, which the conformal one does not need."""
 
 NAMES = tuple(each.name for each in dataclass_fields(SafetySpec) if each.init)
 MARGINS = ("subgaussian", "gaussian", "bounded")
@@ -326,7 +330,7 @@ NUMBERS = (*POSITIVE, *OPTIONAL, "reward_sensor_noise", "cost_sensor_noise")
 def _number(name: str, value: Any) -> Any:
     """A Python float, or an array of floats; bool, text, NaN and infinity are refused."""
     way_out = (
-        f"{POSITIVE[name]}, or use promise='conformal', 'student' or 'bracket', which need none"
+        f"{POSITIVE[name]}, or use guarantee='conformal', 'student' or 'bracket', which need none"
         if name in CONSTANTS
         else ""
     )
@@ -346,7 +350,7 @@ def _of_usual_size(name: str, value: Any) -> None:
 
 
 def _risk(name: str, value: Any) -> None:
-    parts = "give violation_risk and estimation_risk, or total_risk (for promise='conformal': violation_risk)"
+    parts = "give violation_risk and estimation_risk, or total_risk (for guarantee='conformal': violation_risk)"
     require(value is not None, name, value, "is missing", parts)
     require(
         np.all(value >= 1.0 / LARGEST) and np.all(value < 1),

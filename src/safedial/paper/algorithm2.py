@@ -1,7 +1,7 @@
 """Algorithm 2 in worlds that are not linear, compared with linear learners.
 
 τ = 0.5. Every policy sees the same rounds. The classes are the worlds' own (docs/nonlinear.md); the linear learners are
-HP-UCB and HP-Probe as in the linear world, and their promise does not hold here. `theorem3` rows hold Theorem 3's bound for
+HP-UCB and HP-Probe as in the linear world, and their guarantee does not hold here. `theorem3` rows hold Theorem 3's bound for
 the kernel class, from an upper bound on its eluder dimension over `CONTEXTS` contexts.
 """
 
@@ -24,7 +24,7 @@ from safedial.policies import Policy, hp_probe, hp_ucb, nonlinear_hp_probe, nonl
 from safedial.policies.classes import FunctionClass, binary, finite, kernel
 from safedial.policies.classes.kernel import parse_kernel
 from safedial.simulation.nonlinear_worlds import EC50, HILL, PEAK, NonlinearWorld, waves
-from safedial.simulation.results import promise_holds
+from safedial.simulation.results import guarantee_holds
 from safedial.simulation.run import Simulation, simulate
 from safedial.simulation.world import generators
 from safedial.stats import as_seeds
@@ -106,7 +106,7 @@ def _curve(run: Simulation, label: dict[str, Any]) -> Iterator[dict[str, Any]]:
         "reward_share": float(run.reward.sum() / run.clairvoyant_reward.sum()),
         "violation_rate": float(run.violations.mean() / run.rounds),
         "risk": float(spec.violation_risk + spec.estimation_risk),
-        "promise_holds": promise_holds(run.policy, run.world, spec),
+        "guarantee_holds": guarantee_holds(run.policy, run.world, spec),
         "seeds": len(run.seeds),
         "rounds": run.rounds,
     }
@@ -120,7 +120,7 @@ def _theorem3(world: str, spec: SafetySpec, seeds: int, rounds: int) -> Iterator
     case = kernel_case(parse_kernel(place.world.kernel)(points, points), spec)
     for row in theorem3_curve(case, spec, 10 ** len(str(rounds))):
         told = {"world": world, "series": "Theorem 3", "policy": "theorem3", "round": row["rounds"]}
-        rest = {"reward_share": np.nan, "violation_rate": np.nan, "risk": np.nan, "promise_holds": True}
+        rest = {"reward_share": np.nan, "violation_rate": np.nan, "risk": np.nan, "guarantee_holds": True}
         yield told | {"regret": row["bound"]} | rest | {"seeds": seeds, "rounds": rounds}
 
 
@@ -185,18 +185,18 @@ def _plot_curves(panel: Any, rows: Rows) -> float:
 
 
 def _rates(panel: Any, rows: Rows) -> None:
-    """Violations over the promised risk, beside the share of the clairvoyant's reward."""
+    """Violations over the guaranteed risk, beside the share of the clairvoyant's reward."""
     for row in finals(rows):
         colour, line = STYLES[row["series"]]
         at = max(row["violation_rate"] / row["risk"], 1e-3), max(row["reward_share"], LEAST)
         look = {"marker": "o" if line == "-" else "s", "markersize": 5}
-        point(panel, at, colour, look, filled=row["promise_holds"])
+        point(panel, at, colour, look, filled=row["guarantee_holds"])
     panel.axvline(1.0, color="grey", linestyle="--", linewidth=1)
     panel.axhline(0.7, color="0.85", linewidth=0.8, zorder=0)
     panel.set(
         xscale="log",
         ylim=(LEAST - 0.05, None),
-        xlabel="violations / risk (filled: the promise holds)",
+        xlabel="violations / risk (filled: the guarantee holds)",
         ylabel="reward (share)",
     )
     title(panel, "all worlds")
@@ -206,9 +206,9 @@ def table(folder: Path) -> list[Table | str]:
     """Reward and violations of each policy in each world."""
     rows = finals(read_rows(folder / "nonlinear.csv"))
     forms = ("{world}", "{series}", "{reward_share:.3f}", "{violation_rate:.4f}", "{risk:g}")
-    lines = [[*cells(row, forms), "holds" if row["promise_holds"] else "–"] for row in rows]
+    lines = [[*cells(row, forms), "holds" if row["guarantee_holds"] else "–"] for row in rows]
     size = f"{rows[0]['seeds']:.0f} seeds × {rows[0]['rounds']:.0f} rounds"
-    heads = ["world", "policy", "reward", "over τ", "risk", "promise"]
+    heads = ["world", "policy", "reward", "over τ", "risk", "guarantee"]
     return [Table(f"Share of the clairvoyant's reward ({size})", heads, lines)]
 
 
@@ -217,7 +217,7 @@ def section(folder: Path) -> list[str]:
     return [
         "<h2>Algorithm 2: rewards and costs that are not linear</h2>",
         f"<p>The paper proves Theorem 3 and shows no experiment. {rows[0]['seeds']:.0f} seed(s) of {rows[0]['rounds']:.0f} rounds, τ = 0.5. "
-        "Each non-linear policy learns in the world's own class. The linear learners assume a linear world, so nothing is promised "
+        "Each non-linear policy learns in the world's own class. The linear learners assume a linear world, so nothing is guaranteed "
         "for them: where they look better, they exceed the risk, and where they keep it, they earn less (docs/nonlinear.md). "
         "Theorem 3's bound is larger than the largest possible regret in this many rounds.</p>",
         image(folder / "nonlinear.png", "Regret in five worlds that are not linear, and reward against violations"),

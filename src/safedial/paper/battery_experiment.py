@@ -49,7 +49,7 @@ from safedial.bounds.estimate import Prediction
 from safedial.errors import require
 from safedial.io import Advance, Bar, html_table, late_bar, no_bar, read_rows
 from safedial.model.dial import Dial
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec
 from safedial.paper.battery_data import FILES, data_folder, load_steps
 from safedial.paper.embedders import (
@@ -284,7 +284,7 @@ def logged_rows(data: str | Path | None, *, celsius: float = 2.0) -> Iterator[di
             threshold=celsius,
             total_risk=LOGGED_RISK,
             context_bound=1.0,
-            promise="conformal" if PROMISES[policy.promise].exchangeable else "certified",
+            guarantee="conformal" if GUARANTEES[policy.guarantee].exchangeable else "certified",
             **constants,
         )
         dial = Dial(low=0.0, high=LEVELS[-1], unit="A", levels=LEVELS)
@@ -319,7 +319,7 @@ def _row(
         "series": series,
         "policy": name,
         "celsius": celsius,
-        "promised_risk": LOGGED_RISK if PROMISES[make_policy(name).promise].proved else None,
+        "guaranteed_risk": LOGGED_RISK if GUARANTEES[make_policy(name).guarantee].proved else None,
         "offered": offered,
         "accepted": int(weights.size),
         "violation_rate": rate,
@@ -345,7 +345,7 @@ def logged_section(folder: Path) -> list[str]:
     table = [cells(row, forms) for row in logged]
     return [
         f"<h3>On RW26's own outcomes</h3><p>Without a fitted truth: steps whose random current was the one a policy asked for, with their real "
-        f"temperature rise, against {logged[0]['celsius']:g} °C (the certified policies and HP-Conformal promise at most 5 %). What it can and "
+        f"temperature rise, against {logged[0]['celsius']:g} °C (the certified policies and HP-Conformal guarantee at most 5 %). What it can and "
         "cannot show: docs/battery.md.</p>",
         html_table(["policy", "accepted steps", "rise above the threshold (95 %)", "|voltage change|, V"], table),
     ]
@@ -425,7 +425,7 @@ def battery_rows(
                     "regret_low": low,
                     "regret_high": high,
                     "violation_rate": float(over[:, row, place].mean() / mark),
-                    "promised_risk": 2 * RISK,
+                    "guaranteed_risk": 2 * RISK,
                     "seconds": seconds,
                 }
 
@@ -520,7 +520,7 @@ def draw(folder: Path) -> list[Path]:
                 above.plot(rounds, regret, **look)
                 above.fill_between(rounds, low, high, color=COLOURS[policy], alpha=0.2, linewidth=0)
             below.plot(rounds, [max(rate, 1e-5) for rate in rates], **look)
-        risk = here[0]["promised_risk"]
+        risk = here[0]["guaranteed_risk"]
         below.axhline(risk, color="grey", linestyle="--", linewidth=1)
         title(above, f"τ = {threshold:g} ({here[0]['threshold_celsius']:.2g} °C per step)")
         below.set(yscale="log", ylim=(0.7e-5, 1.0), xlabel="round")
@@ -528,7 +528,7 @@ def draw(folder: Path) -> list[Path]:
         if column == 0:
             above.set_ylabel("cumulative regret")
             below.set_ylabel("rounds with cost > τ")
-            below.text(here[-1]["round"], risk * 1.2, "promise", ha="right", fontsize=7, color="0.3")
+            below.text(here[-1]["round"], risk * 1.2, "guarantee", ha="right", fontsize=7, color="0.3")
     legend_below(figure, *axes[len(thresholds)].get_legend_handles_labels(), ncols=5)
     return [save(figure, folder / "battery.png")]
 
@@ -547,8 +547,8 @@ def table(folder: Path) -> list[Table | str]:
     heads = ["policy", *(word for value in thresholds for word in (f"regret, τ={value:g}", "above τ"))]
     return [
         Table(heading, heads, lines),
-        f"{one['round']:.0f} rounds. Promised by all but On-Expectation: cost above τ in at most "
-        f"{one['promised_risk']:.0%} of them.\n"
+        f"{one['round']:.0f} rounds. Guaranteed by all but On-Expectation: cost above τ in at most "
+        f"{one['guaranteed_risk']:.0%} of them.\n"
         f"τ is {limits} of temperature rise in a step. The truth is a linear fit to the data;\n"
         "docs/battery.md says what that can show.",
     ]

@@ -51,7 +51,7 @@ SERIES: dict[str, tuple[str, dict[str, Any]]] = {
     "On-Expectation": ("on_expectation", {"radius": "paper"}),
 }
 """Name in the legend → policy and options. The first two are the paper's figure. HP-Conformal may beat the sub-Gaussian
-clairvoyant, against which regret is measured; so may On-Expectation, because it breaks the promise."""
+clairvoyant, against which regret is measured; so may On-Expectation, because it breaks the guarantee."""
 
 DASHES = {"ε-Greedy, exploring rounds only": "--", "HP-UCB, mixture": "--"}
 
@@ -177,8 +177,8 @@ def section(folder: Path) -> list[str]:
         image(folder / "synthetic_all.png", "All policies, with the bound of Theorem 2"),
         html_table(["policy", *heads], lines),
         "<p><small>Reward share: of the clairvoyant's reward, which knows θ* and μ* but keeps the sub-Gaussian noise margin. A policy "
-        "that earns more has negative regret: HP-Conformal learns the quantile of the noise (a promise for exchangeable rounds); "
-        "On-Expectation keeps no margin and breaks the promise. The attainable reward is that of a policy which knows the cost and the quantile "
+        "that earns more has negative regret: HP-Conformal learns the quantile of the noise (a guarantee for exchangeable rounds); "
+        "On-Expectation keeps no margin and breaks the guarantee. The attainable reward is that of a policy which knows the cost and the quantile "
         "of its noise at δ, and must learn only the sign of the reward.</small></p>",
         claim(
             "Regret is Õ(d√T) (Theorem 2).",
@@ -189,7 +189,7 @@ def section(folder: Path) -> list[str]:
         claim(
             "Optimism in reward is how the algorithm explores.",
             "In this model optimism is not needed: R/g has the same noise at any dose, so HP-Probe learns the same from "
-            f"micro-doses and has {gain:.1f} times less regret at d = {dims[-1]:g} under the same promise.",
+            f"micro-doses and has {gain:.1f} times less regret at d = {dims[-1]:g} under the same guarantee.",
         ),
     ]
 

@@ -108,8 +108,8 @@ def run(
     return Found({"table1": rows}, settings | chosen.settings, {"rows": rows})
 
 
-def draw(folder: Path, promised: float = 0.02) -> list[Path]:
-    """`table1.png` from `table1.csv`: violation rate against τ, ours and the paper's, and the promise."""
+def draw(folder: Path, guaranteed: float = 0.02) -> list[Path]:
+    """`table1.png` from `table1.csv`: violation rate against τ, ours and the paper's, and the guarantee."""
     rows = read_rows(folder / "table1.csv")
     figure, (axes,) = new_figure()
     for policy, legend in (("hp_ucb", "paper"), ("on_expectation", None)):
@@ -118,9 +118,9 @@ def draw(folder: Path, promised: float = 0.02) -> list[Path]:
         look = {"color": COLOURS[policy], "marker": MARKERS[policy], "label": LABELS[policy]}
         axes.errorbar(threshold, rate, yerr=[rate - low, high - rate], markersize=3.5, linewidth=1, capsize=2, **look)
         axes.plot(threshold, paper, "x", markersize=5, color="black", zorder=3, label=legend)
-    axes.axhline(promised, color="grey", linestyle="--", linewidth=1)
-    promise = f"HP-UCB promises at most {promised:.0%}"
-    axes.text(1.0, promised * 1.12, promise, ha="right", va="bottom", fontsize=7, color="0.3")
+    axes.axhline(guaranteed, color="grey", linestyle="--", linewidth=1)
+    guarantee = f"HP-UCB guarantees at most {guaranteed:.0%}"
+    axes.text(1.0, guaranteed * 1.12, guarantee, ha="right", va="bottom", fontsize=7, color="0.3")
     axes.set(yscale="log", ylim=(3e-5, 1.0), xlabel="threshold τ (units of cost)", ylabel="rounds with cost > τ")
     axes.set_yticks([1e-4, 1e-3, 1e-2, 1e-1, 1.0], ["0.01 %", "0.1 %", "1 %", "10 %", "100 %"])
     axes.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(0.0, 0.46))
@@ -142,7 +142,7 @@ def table(folder: Path) -> list[Table | str]:
         Table(f"How often the realized cost exceeds τ ({size})", heads, lines),
         f"Intervals that overlap the paper's (to its 4 digits): On-Expectation {agree[1]} of {half}, "
         f"HP-UCB {agree[0]} of {half} (one event at all τ, {rows[0]['ci_low']:.5f}–{rows[0]['ci_high']:.5f}).\n"
-        "HP-UCB promises at most 0.02 per round.",
+        "HP-UCB guarantees at most 0.02 per round.",
     ]
 
 
@@ -166,7 +166,7 @@ def section(folder: Path) -> list[str]:
         claim(
             "HP-UCB violates in 0.02 % of the rounds.",
             f"Ours: {safe[0]['violation_rate']:.3%} ({safe[0]['ci_low']:.3%} to {safe[0]['ci_high']:.3%}), the same at "
-            "every τ: with z = τ/B the event z(c + ξ) &gt; τ does not depend on τ while z &lt; 1. It promises at most "
+            "every τ: with z = τ/B the event z(c + ξ) &gt; τ does not depend on τ while z &lt; 1. It guarantees at most "
             "2 %; the sub-Gaussian margin and the confidence radius are both conservative for Gaussian noise.",
         ),
         claim(

@@ -1,8 +1,8 @@
-"""What the theorems promise, checked with many seeds: violations in a round and in all rounds, and regret.
+"""What the theorems guarantee, checked with many seeds: violations in a round and in all rounds, and regret.
 
 | part | checked |
 |---|---|
-| `theory.csv` | P(C > τ) ≤ δ + δ′ in a round, and P(any C > τ) ≤ δ + δ′ over all rounds (promise "joint"), with intervals |
+| `theory.csv` | P(C > τ) ≤ δ + δ′ in a round, and P(any C > τ) ≤ δ + δ′ over all rounds (guarantee "joint"), with intervals |
 | `theory_regret.csv` | regret up to a long horizon, beside Theorem 2 with its constants |
 
 A study is a seed. Whether a study has any violation is one coin toss a seed, so its interval is the exact binomial one
@@ -40,7 +40,7 @@ SERIES: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
 """(name, policy, its options, changes of the spec)."""
 
 ALL = "all rounds"
-PROMISED_OVER = (("certified", "a round"), ("joint", ALL))
+GUARANTEED_OVER = (("certified", "a round"), ("joint", ALL))
 
 REGRET = {"HP-UCB, the paper's radius": ("hp_ucb", {"radius": "paper"}), "HP-Probe": ("hp_probe", {})}
 REGRET_DIM, POINTS = 5, 60
@@ -54,13 +54,16 @@ def theory_spec(changes: dict[str, Any]) -> SafetySpec:
     return SafetySpec(**(stated | changes))
 
 
-def promise_rows(
+def guarantee_rows(
     how: dict[str, Any], engine: Engine, *, seeds: list[int], rounds: int, progress: Advance | None = None
 ) -> Iterator[dict[str, Any]]:
-    """A row for each promise and policy."""
-    for promise, over in PROMISED_OVER:
+    """A row for each guarantee and policy."""
+    for guarantee, over in GUARANTEED_OVER:
         for label, name, options, changes in SERIES:
-            spec, told = theory_spec({"promise": promise, **changes}), {"rounds": rounds, "seeds": seeds, "points": 1}
+            spec, told = (
+                theory_spec({"guarantee": guarantee, **changes}),
+                {"rounds": rounds, "seeds": seeds, "points": 1},
+            )
             made = simulate(make_policy(name, **options), LinearWorld(dim=DIM), spec, **told, progress=progress, **how)
             run, counts = engine.saw(made), made.violations[0]
             if over == ALL:
@@ -70,13 +73,13 @@ def promise_rows(
                 found, ends = counts.mean() / rounds, violation_interval(counts, rounds)
             yield {
                 "series": label,
-                "promised_over": over,
-                "promised": spec.promised_risk,
+                "guaranteed_over": over,
+                "guaranteed": spec.guaranteed_risk,
                 "found": float(found),
                 "found_low": ends[0],
                 "found_high": ends[1],
                 "full_dose_rate": float(run.full_dose_violations.sum() / max(run.full_dose_rounds.sum(), 1.0)),
-                "kept": ends[0] <= spec.promised_risk,
+                "kept": ends[0] <= spec.guaranteed_risk,
                 "seeds": len(seeds),
                 "rounds": rounds,
                 "engine": run.engine,
@@ -121,7 +124,7 @@ def run(
     device: Annotated[str, "For jax: cpu, or gpu, where worlds are drawn on the device."] = "cpu",
     bar: Bar = no_bar,
 ) -> Found:
-    """Check the promises and Theorem 2 with many seeds: violations in a round and in all rounds, regret up to a horizon."""
+    """Check the guarantees and Theorem 2 with many seeds: violations in a round and in all rounds, regret up to a horizon."""
     chosen, which = Engine(engine), as_seeds(seeds)
     require(device in REGRET_SEEDS, "device", device, "must be 'cpu' or 'gpu'")
     how: dict[str, Any] = {"engine": engine}
@@ -129,7 +132,7 @@ def run(
         how |= {"device": device, "draws": "counter"}
     lengths = sum(horizon // 10**power for power in (4, 2, 0) if horizon // 10**power >= 10)
     with bar(f"Theory, {len(which)} seeds", 2 * len(SERIES) * rounds + len(REGRET) * lengths) as advance:
-        rates = list(promise_rows(how, chosen, seeds=which, rounds=rounds, progress=advance))
+        rates = list(guarantee_rows(how, chosen, seeds=which, rounds=rounds, progress=advance))
         curves = list(regret_rows(how, chosen, seeds=REGRET_SEEDS[device], horizon=horizon, progress=advance))
     counted = which == list(range(len(which)))
     settings = {
@@ -165,20 +168,20 @@ def draw(folder: Path) -> list[Path]:
     return [save(figure, folder / "theory.png")]
 
 
-HEADS = ("policy", "over", "promised", "found", "95 % interval", "among full doses", "kept")
+HEADS = ("policy", "over", "guaranteed", "found", "95 % interval", "among full doses", "kept")
 
 
 def _lines(rows: Rows) -> list[list[str]]:
     """Rates with as many digits as the seeds support."""
-    most = max(row["seeds"] * (row["rounds"] if row["promised_over"] == "a round" else 1.0) for row in rows)
+    most = max(row["seeds"] * (row["rounds"] if row["guaranteed_over"] == "a round" else 1.0) for row in rows)
     digits = max(4, math.ceil(math.log10(most) / 2.0) + 2)
-    forms = ("{series}", "{promised_over}", "{promised:g}", f"{{found:.{digits}f}}")
+    forms = ("{series}", "{guaranteed_over}", "{guaranteed:g}", f"{{found:.{digits}f}}")
     ends = f"{{found_low:.{digits}f}} to {{found_high:.{digits}f}}"
     return [[*cells(row, (*forms, ends, "{full_dose_rate:.5f}")), "yes" if row["kept"] else "NO"] for row in rows]
 
 
 def table(folder: Path) -> list[Table | str]:
-    """The rates beside the promises, and how far regret is from Theorem 2."""
+    """The rates beside the guarantees, and how far regret is from Theorem 2."""
     rows = read_rows(folder / "theory.csv")
     size = f"d = {DIM}, {rows[0]['seeds']:g} seeds × {rows[0]['rounds']:g} rounds, engine {rows[0]['engine']}"
     return [Table(f"How often the cost exceeds τ ({size})", HEADS, _lines(rows)), _regret_words(folder)]
@@ -198,11 +201,11 @@ def section(folder: Path) -> list[str]:
     rows = read_rows(folder / "theory.csv")
     broken = [row["series"] for row in rows if not row["kept"]]
     return [
-        "<h2>What the theorems promise, with many seeds</h2>",
+        "<h2>What the theorems guarantee, with many seeds</h2>",
         *as_html(table(folder)[:1]),
         claim(
             "A cost exceeds τ with probability at most δ + δ′ (Theorem 1).",
-            f"Broken by: {', '.join(broken)}." if broken else "No interval lies above what is promised.",
+            f"Broken by: {', '.join(broken)}." if broken else "No interval lies above what is guaranteed.",
         ),
         image(folder / "theory.png", "Cumulative regret against rounds, beside Theorem 2"),
         claim("Regret is Õ(d√T) (Theorem 2).", _regret_words(folder)),

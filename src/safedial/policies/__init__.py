@@ -12,7 +12,7 @@ from safedial.bounds.radii import Learner
 from safedial.bounds.radii import learner as linear_learner
 from safedial.errors import InvalidInput, require
 from safedial.model.dose import Dose
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec, dose_free_learning
 from safedial.policies.baselines import clairvoyant, epsilon_greedy, fixed, hp_bayes, on_expectation, thompson
 from safedial.policies.conformal import hp_conformal
@@ -103,21 +103,21 @@ def as_policy(policy: str | Policy) -> Policy:
 
 
 def check_proved(policy: Policy, spec: SafetySpec) -> None:
-    """Refuse a spec for which a policy's promise has no proof."""
+    """Refuse a spec for which a policy's guarantee has no proof."""
     if policy.check is not None:
         policy.check(spec)
 
 
-def promised_risk(policy: Policy, spec: SafetySpec) -> Any:
-    """What a policy's promise risks under a spec: δ where it holds over the past too, else all parts together."""
-    given = PROMISES[policy.promise]
-    marginal = given.exchangeable or (given.gaussian and policy.options["promise"] == "per_round")
-    return spec.violation_risk if marginal else spec.promised_risk
+def guaranteed_risk(policy: Policy, spec: SafetySpec) -> Any:
+    """What a policy's guarantee risks under a spec: δ where it holds over the past too, else all parts together."""
+    given = GUARANTEES[policy.guarantee]
+    marginal = given.exchangeable or (given.gaussian and policy.options["guarantee"] == "per_round")
+    return spec.violation_risk if marginal else spec.guaranteed_risk
 
 
 def shown_spec(policy: Policy, written: dict[str, Any]) -> dict[str, Any]:
-    """A spec's written form as results show it: it promises nothing where the policy proves nothing."""
-    return written | ({"promise": "none"} if PROMISES[policy.promise].empty else {})
+    """A spec's written form as results show it: it guarantees nothing where the policy proves nothing."""
+    return written | ({"guarantee": "none"} if GUARANTEES[policy.guarantee].empty else {})
 
 
 def learner_of(policy: Policy, spec: SafetySpec) -> Learner:
@@ -148,7 +148,7 @@ __all__ = [
     "learner_of",
     "make_policy",
     "option_names",
-    "promised_risk",
+    "guaranteed_risk",
     "rows_learn_alike",
     "shown_spec",
     *FACTORIES,

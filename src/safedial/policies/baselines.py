@@ -8,7 +8,7 @@ Clairvoyant: the optimal feasible action given θ* and μ*; regret is measured a
 
 Thompson: samples the reward; the safe set is HP-UCB's.
 
-HP-Bayes: the action from the posterior predictive of the realized cost. Its promise is Bayesian, never certified.
+HP-Bayes: the action from the posterior predictive of the realized cost. Its guarantee is Bayesian, never certified.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def fixed(*, clip: bool = True) -> Policy:
 
 
 def on_expectation(*, radius: str = "mixture", clip: bool | None = None) -> Policy:
-    """Keep the *expected* cost below τ, without a promise on the realized cost.
+    """Keep the *expected* cost below τ, without a guarantee on the realized cost.
 
         z_safe = min(1, τ/cost_upper), or 1 if cost_upper ≤ 0;      z = z_safe if reward_upper ≥ 0 else 0
 
@@ -86,7 +86,7 @@ def epsilon_greedy(
             from the exploring rounds, which saves computation and "collects approximately εT samples".
 
     Both actions are safe on the same event (the first-round action given only S and L), and the coin that chooses
-    between them does not depend on the outcome, so the promise is HP-UCB's.
+    between them does not depend on the outcome, so the guarantee is HP-UCB's.
 
     Reference: Dragazis and Pacchiano, "Safety by Design", section Experimental Results.
     """
@@ -143,7 +143,7 @@ def thompson(*, radius: str = "mixture", clip: bool | None = None, scale: float 
     """Sample θ̃ ~ N(θ̂, (scale·κ_r)² Σ⁻¹) and play z_safe if ⟨x,θ̃⟩ ≥ 0, else 0.
 
     Only ⟨x,θ̃⟩ matters, and it is N(⟨x,θ̂⟩, (scale·κ_r·width)²): one normal number per round, Φ⁻¹(coin), instead of a
-    d-dimensional draw. The cost side is HP-UCB's, and so is the promise; the frequentist regret at scale 1 is not
+    d-dimensional draw. The cost side is HP-UCB's, and so is the guarantee; the frequentist regret at scale 1 is not
     proved here.
 
     Args:
@@ -191,9 +191,10 @@ def hp_bayes(*, shape: float = 2.0) -> Policy:
         C/g | data ~ t_{2a}(⟨x,μ̂⟩, (b/a)(1 + width²))        U = its (1 − δ)-quantile, z_safe = min(1, τ/U), 1 if U ≤ 0
         ⟨x,θ⟩ | data ~ t_{2a}(⟨x,θ̂⟩, (b_r/a)·width²)         z = z_safe if a draw from it is ≥ 0, else 0
 
-    **The promise is Bayesian**: averaged over the prior, P(C_t > τ | history, X_t) ≤ δ. It says nothing about one fixed
-    truth, and nothing if the prior, the Gaussian noise or its constant variance is wrong; no certificate is given. It
-    needs no S and no bound on κ: the spec's noise constants are only the prior's guess of the standard deviation.
+    **The guarantee is Bayesian**: averaged over the prior, P(C_t > τ | history, X_t) ≤ δ. It says nothing about one
+    fixed truth, and nothing if the prior, the Gaussian noise or its constant variance is wrong; no certificate is
+    given. It needs no S and no bound on κ: the spec's noise constants are only the prior's guess of the standard
+    deviation.
 
     Args:
         shape: a₀ > 1; larger values give that guess more weight.
@@ -202,7 +203,7 @@ def hp_bayes(*, shape: float = 2.0) -> Policy:
     past data.
 
     Reference: Gelman et al., "Bayesian Data Analysis" (2013), chapter 14; the sum of squares by the recursion
-    Σ (y − ⟨x,μ̂⟩)²/(1 + width²), as in `core.tight`.
+    Σ (y − ⟨x,μ̂⟩)²/(1 + width²), as in `bounds.radii`.
     """
     require(is_number(shape) and 1.0 < shape < float("inf"), "shape", shape, "must be a finite number > 1")
 

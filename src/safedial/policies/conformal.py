@@ -1,4 +1,4 @@
-"""HP-Conformal: the realized-cost promise without constants, for exchangeable rounds.
+"""HP-Conformal: the realized-cost guarantee without constants, for exchangeable rounds.
 
 With a probe in every round, (X_t, R_t/g_r, C_t/g_c) does not depend on the doses. So if rounds are exchangeable (in
 practice: i.i.d. patients, no carry-over), these triples are exchangeable despite the adaptive doses, and conformal
@@ -14,7 +14,7 @@ prediction applies:
 4. If there is no bound (too few rounds, a group never seen, a number that is not finite), the dose is `start_dose`,
    which the user declares safe, or, without one, the first-round dose that the constants certify.
 
-With groups="none" the sign makes no groups. The promise is then over all rounds, and not within those expected to
+With groups="none" the sign makes no groups. The guarantee is then over all rounds, and not within those expected to
 benefit; r̂ only says how much of the safe dose is given, so it is fitted to all rounds, and every round trains and
 calibrates.
 
@@ -89,16 +89,16 @@ def hp_conformal(
     Args:
         start_dose: an intensity in (0, 1] that you declare safe for every context, used while there is no bound.
             None: the first-round dose certified by the spec's constants.
-        groups: "sign", the default: the promise also holds among the rounds for which benefit is expected. "none": it
+        groups: "sign", the default: the guarantee also holds among the rounds for which benefit is expected. "none": it
             is over all rounds and says nothing about those; every round then counts towards one bound.
         probe: as for `hp_probe`, but above 0: a round without a dose would have to count as a violation. By default
             0.001 in agents and new studies, 0.01 in simulations.
-        group: the promise then also holds within each of your groups: the number of a context's column whose values
+        group: the guarantee then also holds within each of your groups: the number of a context's column whose values
             are labels (or, for an Agent with features, its name), or a function from a context to a label.
-        window: how many of the latest rounds are kept. It bounds memory and does not affect the promise, because it
+        window: how many of the latest rounds are kept. It bounds memory and does not affect the guarantee, because it
             goes by number.
         lag: how many of the latest rounds a refit leaves out, because their outcomes may still arrive. An older round
-            without an outcome counts against the promise.
+            without an outcome counts against the guarantee.
         reach: a number > 1: the dose is at most this multiple of the 10th largest applied intensity with a known
             outcome (before ten of them: the start dose). The start dose is also used if costs carry no information: if
             more than a third of a group's known calibration rounds have the same measured cost. A guard against a dose
@@ -110,7 +110,7 @@ def hp_conformal(
             without a dose teaches nothing, and which rounds teach must not depend on outcomes. Agents and new studies
             set it for dials with levels.
 
-    The promise, P(C_t > τ) ≤ δ in each round and within each group, needs no `estimation_risk`.
+    The guarantee, P(C_t > τ) ≤ δ in each round and within each group, needs no `estimation_risk`.
 
     Reference: this project, docs/conformal.md; full and Mondrian conformal prediction: Vovk, Gammerman and Shafer,
     "Algorithmic Learning in a Random World" (2005).

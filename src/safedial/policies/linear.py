@@ -27,7 +27,7 @@ def hp_ucb(*, radius: str = "mixture", clip: bool | None = None) -> Policy:
         clip: cut cost_upper at S‖x‖, which always holds. Default: True, but False with the paper's radius.
 
     `hp_ucb(radius="paper")` is Algorithm 1 to the letter, round one with S·L included. The other radii and the clip
-    are ours: the same promise, larger doses.
+    are ours: the same guarantee, larger doses.
 
     Reference: Dragazis and Pacchiano, "Safety by Design", Algorithm 1.
     """
@@ -52,7 +52,7 @@ def hp_probe(*, radius: str = "mixture", clip: bool | None = None, probe: float 
     R/g(α) = ⟨x,θ*⟩ + ξ has the same noise at 1 % intensity as at full intensity. So a high dose where the reward is
     unclear (optimism) pays for information that a micro-dose gives for free, and a dose of 0 discards it.
 
-    * Safety: z ≤ z_safe always; the promise is that of HP-UCB.
+    * Safety: z ≤ z_safe always; the guarantee is that of HP-UCB.
     * Regret: Σ contains every round. A wrong sign costs at most β·width, a correct refusal at most m_t·S·L, so with
       m_t = 1/√t the sum is Õ(d√T), the paper's order, without optimism. With a constant m, regret is linear in the
       worst case.

@@ -5,7 +5,7 @@
 
 For a 0/1 cost (class `binary`) cost_upper bounds the log-odds, and z_safe = min(1, δ/(1−δ)·exp(−cost_upper)).
 
-The cost's class decides the promise: P(C > τ) ≤ δ + δ′ in every round if it is certified, nothing if it is heuristic.
+The cost's class decides the guarantee: P(C > τ) ≤ δ + δ′ in every round if it is certified, nothing if it is heuristic.
 The reward's class plays no part in safety.
 """
 
@@ -89,8 +89,8 @@ def nonlinear_hp_probe(
         cost_class, reward_class, clip: as for `nonlinear_hp_ucb`.
         probe: as for `hp_probe`.
 
-    With a 0/1 cost the promise is the same (z ≤ z_safe), but a probe teaches less about the cost than a full dose: the
-    argument that information does not depend on the dose then holds only for the reward.
+    With a 0/1 cost the guarantee is the same (z ≤ z_safe), but a probe teaches less about the cost than a full dose:
+    the argument that information does not depend on the dose then holds only for the reward.
     """
     pair = _pair(reward_class, cost_class, clip)
     check_probe(probe)

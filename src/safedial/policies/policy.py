@@ -4,9 +4,9 @@ Their functions are made inside a factory, so pickle cannot name them. But the r
 options, and the factory gives the same functions again. This is checked on pickling: a record that was
 changed since (`policy._replace(decide=...)`) must not come back unchanged.
 
-What a policy is: a name, a promise, and one pure function from a prediction to a choice.
+What a policy is: a name, a guarantee, and one pure function from a prediction to a choice.
 
-A policy is assembled from `core`; it holds only structure (which radius, clip or not). What may be swept (the spec, the
+A policy is assembled from `bounds`; it holds only structure (which radius, clip or not). What may be swept (the spec, the
 round, the baseline cost) is an argument of `decide`, and so is randomness: `coin` is uniform on [0, 1), drawn by the
 caller. The learner is the linear one of `bounds.estimate`; a policy may have parts of its own, with a batch shape in
 front:
@@ -94,7 +94,7 @@ def is_same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-# --- What a policy is: a name, a promise, and one pure function from a prediction to a choice
+# --- What a policy is: a name, a guarantee, and one pure function from a prediction to a choice
 
 
 class Decide(Protocol):
@@ -111,7 +111,7 @@ class Policy(NamedTuple):
     Attributes:
         name: as in `POLICIES`.
         label: its name in the paper or in this project's documents.
-        promise: "certified" if P(C_t > τ) ≤ δ + δ′ is proved from the constants; "conformal" if P(C_t > τ) ≤ δ is
+        guarantee: "certified" if P(C_t > τ) ≤ δ + δ′ is proved from the constants; "conformal" if P(C_t > τ) ≤ δ is
             proved for exchangeable rounds, "bracket" if for a growth bracket in place of an exact dose curve, "student"
             if for Gaussian noise of unknown size; "expected" if only the mean cost is bounded; "heuristic" if nothing
             is proved; "bayesian" if it is averaged over a prior.
@@ -121,15 +121,15 @@ class Policy(NamedTuple):
         randomised: the choice depends on `coin`.
         learns: outcomes matter to it.
         binary_cost: costs are 0 or 1; `update` is then given C itself, and the applied `intensity`.
-        learner: a custom learner's class for `Agent` and `Study` (`decision.learners.protocol.Learner`); by default it
+        learner: a custom learner's class for `Agent` and `Study` (`rounds.learner.Learner`); by default it
             follows from the policy.
-        alarmed: given a state, whether rounds contradict the promise's assumption, for each element of the batch.
-        check: refuses a spec for which the promise has no proof.
+        alarmed: given a state, whether rounds contradict the guarantee's assumption, for each element of the batch.
+        check: refuses a spec for which the guarantee has no proof.
     """
 
     name: str
     label: str
-    promise: Literal["certified", "conformal", "bracket", "student", "expected", "heuristic", "bayesian"]
+    guarantee: Literal["certified", "conformal", "bracket", "student", "expected", "heuristic", "bayesian"]
     decide: Decide
     options: dict[str, Any]
     knows_truth: bool = False

@@ -14,7 +14,7 @@ from safedial.bounds.choice import Choice
 from safedial.bounds.safe_set import SafeSet
 from safedial.bounds.tolerated import Cost
 from safedial.model.costs import split_spec
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec
 from safedial.policies import Policy, learner_of
 
@@ -23,7 +23,7 @@ def takes_costs(policy: Policy, spec: SafetySpec, *, with_constants: bool) -> bo
     """Whether several costs may be simulated: with brackets in a world without constants, with noise in one with
     constants, by a policy that has a proof for them or knows the truth.
     """
-    bracketed, given = PROMISES[spec.promise].bracketed, PROMISES[policy.promise]
+    bracketed, given = GUARANTEES[spec.guarantee].bracketed, GUARANTEES[policy.guarantee]
     alone = given.gaussian and not policy.options["either"]
     proved = given.bracketed if bracketed else given.from_constants or alone
     return (proved or policy.knows_truth) and bracketed != with_constants
@@ -31,7 +31,7 @@ def takes_costs(policy: Policy, spec: SafetySpec, *, with_constants: bool) -> bo
 
 def with_costs(policy: Policy, spec: SafetySpec) -> Policy:
     """The policy for a spec's several costs without brackets, each under its share of the risks; itself for others."""
-    if spec.costs is None or PROMISES[spec.promise].bracketed or policy.knows_truth:
+    if spec.costs is None or GUARANTEES[spec.guarantee].bracketed or policy.knows_truth:
         return policy
     parts, stated = split_spec(spec), spec.costs or {}
     learners = {name: learner_of(policy, part) for name, part in parts.items()}

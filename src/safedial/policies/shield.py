@@ -1,4 +1,4 @@
-"""HP-Shield: the realized-cost promise from monotonicity and a growth bracket, not from an exact dose curve.
+"""HP-Shield: the realized-cost guarantee from monotonicity and a growth bracket, not from an exact dose curve.
 
 Each past round tells a lower bound on the scale it would have tolerated (`bounds.tolerated`). The count rule
 (`bounds.count_rule`) plays the largest scale at which at most m − 1 of the latest n rounds would have exceeded:
@@ -14,7 +14,7 @@ Needs no constants, no linearity, no light tails, no exact curve and no probing.
 contexts (`adapt` gives a long-run rate), or given the past rounds (`confidence` does, at one t).
 
 A learned base is refitted when there are a tenth more rounds, on all rounds so far, and calibrates only on rounds after
-its fit (`policies.shield.bases`).
+its fit (`policies.shield_rounds`).
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def hp_shield(
         start_scale: the share of the protocol's setting that you declare safe for every context; an Agent may be given
             a `start_action` instead. In a simulation a quarter by default.
         climb: how many times the largest recent scale may be used; None for no limit.
-        confidence: None for a promise that is marginal over the past rounds, or the probability with which it is kept
+        confidence: None for a guarantee that is marginal over the past rounds, or the probability with which it is kept
             given them, at one t.
         adapt: None, or γ of the adaptive level.
         chooser: "largest": the cap; "sign": the start where the predicted reward is negative; "request":
@@ -91,12 +91,12 @@ def hp_shield(
         lag: an Agent's only: how many of the latest rounds (of a group) do not count, so that outcomes may be late.
         group: the name of a feature, or a function of the context, whose value is the context's group; in a simulation,
             as `base`, a column or a function of contexts. Each group counts its own rounds, learns its own base and
-            starts at its start: the promise holds in each.
+            starts at its start: the guarantee holds in each.
         direction: "above": the cost must not exceed the threshold; "below": it must not fall below it.
         levels: a simulation's only: the intensities that can be played, where not all can; an Agent's dial has its own.
         request: a simulation's only: what is asked for with chooser="request", as `base`.
 
-    The promise, P(C_t > τ) ≤ δ in each round, needs no `estimation_risk`. One threshold and one risk at a time.
+    The guarantee, P(C_t > τ) ≤ δ in each round, needs no `estimation_risk`. One threshold and one risk at a time.
     """
     bracket: Any = growth if growth is None or isinstance(growth, Growth) else growth_from_dict(growth)
     setup = _setup(base, learned=learned, start_scale=start_scale)
@@ -141,9 +141,9 @@ def hp_shield(
         if not isinstance(prediction, Outlook):  # an Agent's learner has chosen, in the dial's units
             return prediction.choice
         rounds, context = prediction.rounds, prediction.context
-        if rounds.promise is None:
+        if rounds.guarantee is None:
             costs = stated_costs(spec, options, baseline_cost=baseline_cost)
-            rounds.state_promise(costs, float(np.squeeze(spec.violation_risk)))
+            rounds.state_guarantee(costs, float(np.squeeze(spec.violation_risk)))
         setting, start, scale = rounds.advise(context)
         chosen, index = rounds.chooser.choose(setting, start, context)
         chosen, setting, index, scale = (part.reshape(rounds.batch) for part in (chosen, setting, index, scale))

@@ -1,6 +1,6 @@
 """Regressors of the user's, objects with `fit` and `predict`, from which HP-Shield learns a base.
 
-Whatever a regressor says, the promise holds; a failure can only cost reward, and what it predicts then counts as
+Whatever a regressor says, the guarantee holds; a failure can only cost reward, and what it predicts then counts as
 unknown.
 
 The costs that HP-Shield limits, as a spec and the policy's options state them.
@@ -9,7 +9,7 @@ Bases that are learned, with the time split.
 
 A base fitted when s rounds were known may use all of them, and calibrates only on rounds from s on. Splitting by parity
 instead is not valid here: the settings of the rounds that train depend on the rounds that calibrate, so a learner could
-read off the calibration rounds and tolerate exactly those. Any base keeps the promise; a good one earns more.
+read off the calibration rounds and tolerate exactly those. Any base keeps the guarantee; a good one earns more.
 
 A base is a linear function of (1, x): the logarithm of b(x) over the protocol's setting. Ridge regression, for a whole
 batch at once.
@@ -19,8 +19,8 @@ The rounds of one group that HP-Shield remembers, for a whole batch at once, and
 A setting is an intensity in [0, 1]; arrays are (lanes,), one lane for each element of the batch. The cap is a function
 of tolerated settings, contexts and the number of the round; rewards choose below it and have no part in it.
 
-Which settings are given under HP-Shield's caps, for a whole batch at once: what `decision.learners.shield_chooser`
-does for one agent. Below the cap anything may be given, so nothing here can break the promise.
+Which settings are given under HP-Shield's caps, for a whole batch at once: what `rounds.shield_learner`
+does for one agent. Below the cap anything may be given, so nothing here can break the guarantee.
 
 HP-Shield's state in a simulation: the rounds of each group, the adaptive level, and what is given under caps.
 
@@ -263,7 +263,7 @@ class Setup(NamedTuple):
     group: Callable[[Array], Array] | None = None
 
 
-class Promise(NamedTuple):
+class Guarantee(NamedTuple):
     """What the first decision states: the costs' limits, δ, and for 0/1 costs the lower risk and the step beyond.
 
     `middle` has each cost in the middle of its bracket, for the settings that a base learns from.
@@ -325,14 +325,14 @@ class ShieldRounds:
     def count(self) -> int:
         return len(self.counted) - 1
 
-    def state_promise(self, costs: dict[str, Cost], risk: float) -> None:
-        """What is promised, before the first advice."""
+    def state_guarantee(self, costs: dict[str, Cost], risk: float) -> None:
+        """What is guaranteed, before the first advice."""
         growth = next(iter(costs.values())).growth
         spread = growth.name == "spread"
         lower = spread_risk(growth, risk) if spread else risk
         step, least = (growth.parameters["step"], SPREAD_RANK) if spread else (1.0, 1)
         middle = {name: middle_of(cost) for name, cost in costs.items()}
-        self.promise = Promise(costs, middle, risk, lower, step, least)
+        self.guarantee = Guarantee(costs, middle, risk, lower, step, least)
         self.window = BatchWindow(self.lanes, lower, confidence=self.setup.confidence, least=least)
 
     def skip(self, context: Array, rounds: int) -> None:
@@ -349,8 +349,8 @@ class ShieldRounds:
         start, predicted = self._start(context), self._predicted(self.base, context)
         range_ = self._range(start)
         played = range_._replace(levels=self.setup.levels)
-        share = None if level is None else level * (self.promise.count_risk / self.promise.risk)
-        scale = self.promise.step * self.window.scales(level=share)
+        share = None if level is None else level * (self.guarantee.count_risk / self.guarantee.risk)
+        scale = self.guarantee.step * self.window.scales(level=share)
         scale = np.minimum(scale, self._most())
         setting = scaled_setting(scale, predicted, played)
         scale = np.maximum(scale, start / predicted)
@@ -361,7 +361,7 @@ class ShieldRounds:
         """A round's outcome, the measured costs by name. Where one is not known the round tolerates nothing, and
         trains nothing; one that is left out does not count.
         """
-        limit = tolerated_setting(self.promise.costs, costs, applied)
+        limit = tolerated_setting(self.guarantee.costs, costs, applied)
         scale = tolerated_scale(limit, self.advice.predicted, self.advice.range)
         kept = None if left_out is None else np.flatnonzero(~left_out)
         self.window.append(scale if kept is None else scale[kept], kept)
@@ -383,7 +383,7 @@ class ShieldRounds:
         place = np.searchsorted(levels, start, side="right") - 1
         words = "must begin at or below the start in every context"
         require(np.all(place >= 0), "levels", levels[0], words, "add a lower level, or raise start_scale")
-        return Range(np.asarray(levels)[place], levels[-1], levels if self.promise.step == 1.0 else None)
+        return Range(np.asarray(levels)[place], levels[-1], levels if self.guarantee.step == 1.0 else None)
 
     def _predicted(self, base: Fit, context: Array) -> Array:
         """The base's settings."""
@@ -419,7 +419,7 @@ class ShieldRounds:
 
     def _train(self, context: Array, *, costs: Any, applied: Array, known: Any) -> None:
         """Learn from a round, and fit a base when there are a tenth more."""
-        likely = tolerated_setting(self.promise.middle, costs, applied)
+        likely = tolerated_setting(self.guarantee.middle, costs, applied)
         protocol = self.setup.protocol(context)
         lesson = target(likely, applied, protocol=protocol, start=self.setup.start_scale * protocol, end=1.0)
         self.ridge.add(context, lesson[:, None], known)
@@ -431,7 +431,7 @@ class ShieldRounds:
         """In each lane, use the newest base that is calibrated there; lanes differ where rounds were left out. A newer
         base has fewer rounds since its fit, so the next one tells whether there is any.
         """
-        count, risk = self.counted[-1], self.promise.count_risk
+        count, risk = self.counted[-1], self.guarantee.count_risk
         moving = np.flatnonzero(is_calibrated(count - self.next_counted, count, risk))
         if moving.size:
             before = np.stack([self.counted[fit.since][moving] for fit in self.bases.waiting])
@@ -564,13 +564,13 @@ class ShieldBatch:
 
     def __init__(self, dim: int, *, ridge: float, batch: tuple[int, ...], setup: Setup) -> None:
         self.dim, self.ridge, self.batch, self.setup, self.lanes = dim, ridge, batch, setup, math.prod(batch)
-        self.promise: Any = None
+        self.guarantee: Any = None
         self.count = 0
         self.groups: dict[float, ShieldRounds] = {}
 
-    def state_promise(self, costs: dict[str, Cost], risk: float) -> None:
-        """What is promised, before the first advice."""
-        self.promise, self.risk, self.level = costs, risk, np.full(self.lanes, risk)
+    def state_guarantee(self, costs: dict[str, Cost], risk: float) -> None:
+        """What is guaranteed, before the first advice."""
+        self.guarantee, self.risk, self.level = costs, risk, np.full(self.lanes, risk)
         self.chooser = BatchChooser(self.lanes, self.dim, setup=self.setup, ridge=self.ridge, risk=risk)
 
     def advise(self, context: Array) -> tuple[Array, Array, Array]:
@@ -578,7 +578,7 @@ class ShieldBatch:
         self.group = self._groups(context)
         for key in set(self.group.tolist()) - self.groups.keys():
             self.groups[key] = ShieldRounds(self.dim, ridge=self.ridge, lanes=self.lanes, setup=self.setup)
-            self.groups[key].state_promise(self.promise, self.risk)
+            self.groups[key].state_guarantee(self.guarantee, self.risk)
             self.groups[key].skip(context, self.count)
         level = None if self.setup.adapt is None else self.level
         found = np.zeros((3, self.lanes))
@@ -599,7 +599,7 @@ class ShieldBatch:
                 out, mine = other if left_out is None else other | left_out, known & ~other
             rounds.add(context, applied=applied, known=mine, costs=costs, left_out=out)
         if self.setup.adapt is not None:
-            over = np.any([each.exceeded(costs[name]) for name, each in self.promise.items()], axis=0)
+            over = np.any([each.exceeded(costs[name]) for name, each in self.guarantee.items()], axis=0)
             told = np.where(known, over, self.risk)
             self.level = adapted(self.level, told, risk=self.risk, rate=self.setup.adapt)
         self.chooser.learn(context, applied, reward, total, known & (applied > 0.0))

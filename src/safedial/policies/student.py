@@ -1,4 +1,4 @@
-"""HP-Student: the realized-cost promise for Gaussian noise of unknown size, with no κ, S or L.
+"""HP-Student: the realized-cost guarantee for Gaussian noise of unknown size, with no κ, S or L.
 
 With a probe in every round, C/g and R/g are one regression, whatever the doses were. If the cost's noise is Gaussian,
 its size is learned exactly as a textbook learns it (`bounds.t_laws`):
@@ -33,7 +33,7 @@ from safedial.bounds.least_squares import Fit, Fitted
 from safedial.bounds.safe_set import SafeSet, largest_safe_intensity
 from safedial.bounds.t_laws import Mixture, cost_upper
 from safedial.errors import is_number, is_whole, require
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.model.namespace import namespace
 from safedial.model.spec import SafetySpec
 from safedial.policies.baselines import fixed
@@ -56,7 +56,7 @@ class Learned(NamedTuple):
 
 def hp_student(
     *,
-    promise: Literal["per_round", "tolerance", "anytime"] = "per_round",
+    guarantee: Literal["per_round", "tolerance", "anytime"] = "per_round",
     start_dose: float | None = None,
     probe: float | Literal["sqrt"] = 0.001,
     lag: int = 0,
@@ -67,7 +67,7 @@ def hp_student(
     """Play z_safe from the Student bound if benefit is expected, else a probe of it; every round is informative.
 
     Args:
-        promise: "per_round": P(C > τ) ≤ δ in every round, over the past too. "tolerance": in each round, with
+        guarantee: "per_round": P(C > τ) ≤ δ in every round, over the past too. "tolerance": in each round, with
             probability ≥ 1 − δ′ over the past, P(C > τ | past) ≤ δ. "anytime": with probability ≥ 1 − δ′, that in
             all rounds at once, whatever contexts do. All but the first need `estimation_risk` (δ′).
         start_dose: an intensity in (0, 1] that you declare safe for every context, used while there is no bound.
@@ -76,21 +76,21 @@ def hp_student(
         lag: for an Agent: how many of the latest rounds a decision leaves out, because their outcomes may still be
             open. While an older one is open the start dose is given. "anytime" needs none.
         either: give no more than `hp_conformal` would (without groups), and the start dose until both have a bound: the
-            promise then holds if the noise is Gaussian, *or* if rounds are exchangeable. For "per_round".
+            guarantee then holds if the noise is Gaussian, *or* if rounds are exchangeable. For "per_round".
         mixture_ridge, mixture_shape: λ and a of the anytime bound. λ is in units of a squared context: d times its mean
             squared coordinate is a good choice.
 
     Reference: this project, docs/student.md; Student's t prediction interval is a textbook's (Seber and Lee 2003, 5.3).
     """
-    _check(promise, start_dose, probe, lag)
+    _check(guarantee, start_dose, probe, lag)
     require(either in (True, False), "either", either, "must be True or False")
-    rule = "has no proof with either=True: the conformal promise is over the past rounds too"
-    require(not either or promise == "per_round", "promise", promise, rule, "use promise='per_round'")
+    rule = "has no proof with either=True: the conformal guarantee is over the past rounds too"
+    require(not either or guarantee == "per_round", "guarantee", guarantee, rule, "use guarantee='per_round'")
     other = conformal_part(start_dose, lag) if either else None
     for name, value in (("mixture_ridge", mixture_ridge), ("mixture_shape", mixture_shape)):
         require(is_number(value) and 0.0 < value < math.inf, name, value, "must be a number > 0")
     mixture = Mixture(float(mixture_ridge), float(mixture_shape))
-    certified, anytime = fixed(), promise == "anytime"
+    certified, anytime = fixed(), guarantee == "anytime"
 
     def volume(state: Learned, fit: Fit, seen: Fitted, weight: Any) -> tuple[Any, Any]:
         """Exact when a look is due. In between g_min, which never falls, stays, and a round adds
@@ -127,7 +127,7 @@ def hp_student(
         return Learned(fit, *kept, second)
 
     def decide(prediction: Any, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
-        bound = cost_upper(prediction, promise, spec.violation_risk, spec.estimation_risk, mixture=mixture)
+        bound = cost_upper(prediction, guarantee, spec.violation_risk, spec.estimation_risk, mixture=mixture)
         if other is not None:
             second = conformal_bound(prediction.other, spec)
             bound = namespace(bound, second).maximum(bound, second)
@@ -142,14 +142,16 @@ def hp_student(
         index = xp.where(prediction.ready, prediction.reward, 0.0)
         return choose(index, safe, Bounds(prediction.reward, bound, 0.0, 0.0, False), probe=probe_share(probe, round))
 
-    options = {"promise": promise, "start_dose": start_dose, "probe": probe, "lag": lag, "either": either}
+    options = {"guarantee": guarantee, "start_dose": start_dose, "probe": probe, "lag": lag, "either": either}
     options |= {"mixture_ridge": mixture_ridge, "mixture_shape": mixture_shape}
     own: Any = {"init": init, "predict": predict, "update": update}
-    return Policy("hp_student", "HP-Student", "student", decide, options, check=_check_spec(promise), **own)
+    return Policy("hp_student", "HP-Student", "student", decide, options, check=_check_spec(guarantee), **own)
 
 
 def conformal_part(start_dose: float | None, lag: int) -> Policy:
-    """The policy whose dose is not exceeded with either=True: its promise is over all rounds, as that of HP-Student."""
+    """The policy whose dose is not exceeded with either=True: its guarantee is over all rounds, as that of
+    HP-Student.
+    """
     return hp_conformal(groups="none", start_dose=start_dose, lag=lag)
 
 
@@ -158,7 +160,7 @@ def conformal_bound(prediction: Any, spec: SafetySpec) -> Any:
     return cost_bound(prediction, spec)
 
 
-def _check_spec(promise: str) -> Any:
+def _check_spec(guarantee: str) -> Any:
     def check(spec: SafetySpec) -> None:
         """Refuse what the proofs do not cover."""
         sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
@@ -166,20 +168,20 @@ def _check_spec(promise: str) -> Any:
         require(sensor == (0.0, 0.0), "sensor noise", sensor, rule, "use hp_probe")
         rule = "has no proof with hp_student, whose noise must scale with the intensity"
         require(spec.noise_scale is None, "noise_scale", spec.noise_scale, rule, "use hp_probe")
-        stated = PROMISES[spec.promise]
+        stated = GUARANTEES[spec.guarantee]
         each = stated.each_round and not stated.exchangeable
-        require(each, "promise", spec.promise, "is not what hp_student gives", "use promise='student'")
+        require(each, "guarantee", spec.guarantee, "is not what hp_student gives", "use guarantee='student'")
         half = np.all(np.asarray(spec.violation_risk) < 0.5)
         require(half, "violation_risk", spec.violation_risk, "must be below 0.5 for hp_student")
-        known = promise == "per_round" or spec.estimation_risk is not None
-        rule = f"is missing: promise={promise!r} needs it beside violation_risk"
+        known = guarantee == "per_round" or spec.estimation_risk is not None
+        rule = f"is missing: guarantee={guarantee!r} needs it beside violation_risk"
         require(known, "estimation_risk", None, rule, "0.01 is usual")
 
     return check
 
 
-def _check(promise: Any, start_dose: Any, probe: Any, lag: Any) -> None:
-    require(promise in FORMS, "promise", promise, "must be one of " + ", ".join(map(repr, FORMS)))
+def _check(guarantee: Any, start_dose: Any, probe: Any, lag: Any) -> None:
+    require(guarantee in FORMS, "guarantee", guarantee, "must be one of " + ", ".join(map(repr, FORMS)))
     check_start_dose(start_dose)
     check_probe(probe, always=True)
     require(is_whole(lag, 0), "lag", lag, "must be a whole number >= 0", "how many rounds an outcome may take")

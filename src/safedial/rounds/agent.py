@@ -79,7 +79,7 @@ class InMemoryRounds:
         decision = self._advise(asked, self._predict(asked), coin)
         self._decisions += 1
         if learner.starts is not None:
-            learner.count_start(decision.promise)
+            learner.count_start(decision.guarantee)
         watched = decision.certified and decision.intensity > 0.0 and not learner.watches_itself
         place = learner.opened(asked, decision) if learner.reads_questions else learner.open(asked.vector)
         self._open[self._decisions] = Round(self._decisions, place, decision.action, asked.baseline_cost, watched)
@@ -111,7 +111,7 @@ class InMemoryRounds:
         for number in range(self._expected + 1, self._decisions + 1):
             round_ = self._open[number]
             if round_.watched or self._gives(round_):
-                self._open[number] = self._watch.promised(round_)
+                self._open[number] = self._watch.guaranteed(round_)
         self._expected = self._decisions
 
     def _gives(self, round_: Round) -> bool:
@@ -229,16 +229,16 @@ class Agent(InMemoryRounds):
 
     Args:
         dim: the context's dimension (with `features`, their number, plus 1 for an intercept).
-        spec: the promise and its assumptions, as plain numbers.
+        spec: the guarantee and its assumptions, as plain numbers.
         policy: a policy, the name of one, or a mapping of its name and options; by default the one that follows from
-            the spec's promise: `hp_probe`, `hp_conformal`, `hp_student` or `hp_shield`. Options of `hp_probe` that a
+            the spec's guarantee: `hp_probe`, `hp_conformal`, `hp_student` or `hp_shield`. Options of `hp_probe` that a
             name or a mapping leaves open follow a rule (docs/choosing.md). The certificate says why.
         dose: one dose curve, or a `Dose` with different ones for reward and cost; the identity by default.
         dial: the dial's own units and levels.
         features: names, centres and scales of raw feature values.
         start_action: `hp_conformal`, `hp_shield`, `hp_student`: a setting that you declare safe for every context, in
             the dial's units, used until there are enough rounds. Else constants, or a `start_scale`, must give one.
-        fallback_action: the advice when nothing can be promised, in the dial's units; by default the declared start
+        fallback_action: the advice when nothing can be guaranteed, in the dial's units; by default the declared start
             action, or else the dial's low end.
         baseline_range: (low, high) for stated baseline costs; by default they must not be negative, because a negative
             one raises the dose.
@@ -314,7 +314,7 @@ class Agent(InMemoryRounds):
 
     @property
     def violations(self) -> int:
-        """How many outcomes of rounds with a promise exceeded the threshold, at the advised setting."""
+        """How many outcomes of rounds with a guarantee exceeded the threshold, at the advised setting."""
         return int(self._watch.monitor.violations)
 
     @property
@@ -329,7 +329,8 @@ class Agent(InMemoryRounds):
 
     @property
     def evidence(self) -> float:
-        """Evidence against the promise. It starts at 1; if the promise holds, P(it ever reaches 100) ≤ 0.01 + δ′ + δ_q.
+        """Evidence against the guarantee. It starts at 1; if the guarantee holds, P(it ever reaches 100) ≤ 0.01 + δ′ +
+        δ_q.
 
         For HP-Conformal, HP-Shield, HP-Student: against exchangeable rounds (in a bracket), or Gaussian noise; if they
         are, or it is, P(it reaches 100) ≤ 0.01.
@@ -392,7 +393,7 @@ class Agent(InMemoryRounds):
         """Advise an action for `context`; `baseline_cost` is the known cost b₀(x) without any action.
         `proposal` is the setting that somebody proposes, in the dial's units, where the policy takes one.
         `allow_extrapolation` accepts features outside their ranges, and marks the decision.
-        Each call is a round: it counts for the joint promise and shrinks the probe; `preview` looks without deciding.
+        Each call is a round: it counts for the joint guarantee and shrinks the probe; `preview` looks without deciding.
         """
         question = (context, baseline_cost, allow_extrapolation, proposal)
         return self._decide([read_question(self._rules, *question)])[0]
@@ -453,8 +454,8 @@ class Agent(InMemoryRounds):
                 it as unbounded; HP-Shield if unrelated to context, cost and setting; otherwise it tolerates nothing.)
 
         The monitor counts the outcomes of decisions as measured, or, if more was applied than advised, as they would
-        have been at the advice. An outcome from before the first decision (history), or of a round without a promise,
-        is learned from but proves nothing about the promise.
+        have been at the advice. An outcome from before the first decision (history), or of a round without a guarantee,
+        is learned from but proves nothing about the guarantee.
         """
         require(unrelated is UNSAID or isinstance(unrelated, bool), "unrelated", unrelated, "must be True or False")
         gone = unrelated is not UNSAID and action is None and reward is None and cost is None

@@ -1,7 +1,7 @@
 """The certificate of a decision, and its explanation in plain words.
 
 It holds every number that led to the action, so that a person can recompute it with a pocket calculator, and every
-assumption behind the promise.
+assumption behind the guarantee.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 from typing import Any
 
 from safedial.model.dial import rounded_down
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.policies import FACTORIES, shown_spec
 from safedial.rounds.decision import LIMITS, Certificate, Decision
 from safedial.rounds.rules import Rules
 from safedial.version import __version__
 
-OWN = "policy {} is your own: that its rule keeps the promise is your proof, not one of this package"
+OWN = "policy {} is your own: that its rule keeps the guarantee is your proof, not one of this package"
 
 
 def statement(decision: Decision) -> str:
-    """The promise in one sentence, or why there is none."""
+    """The guarantee in one sentence, or why there is none."""
     rules = decision.rules
     if decision.fallback_reason:
         return f"none: {LIMITS[decision.fallback_reason]}{rules.learner.fallback_note(decision)}"
@@ -54,13 +54,13 @@ def _copied(value: Any) -> Any:
 
 
 def _common(decision: Decision, shared: bool) -> dict[str, Any]:
-    """The part that all promises share."""
-    rules, choice, promise = decision.rules, decision.choice, decision.promise
+    """The part that all guarantees share."""
+    rules, choice, guarantee = decision.rules, decision.choice, decision.guarantee
     shown, assumptions = rules.fixed_terms
     return {
-        "promise": promise,
+        "guarantee": guarantee,
         "statement": statement(decision),
-        "holds": PROMISES[promise].proved,
+        "holds": GUARANTEES[guarantee].proved,
         "round": decision.round,
         "context": decision.context.tolist(),
         "extrapolated": list(decision.extrapolated),
@@ -97,15 +97,15 @@ def _proposal_words(decision: Decision) -> list[str]:
 
 
 def explain(decision: Decision, facts: dict[str, Any] | None = None) -> str:
-    """The advice, what set it, the promise, the arithmetic, the risks and the assumptions, in plain words.
+    """The advice, what set it, the guarantee, the arithmetic, the risks and the assumptions, in plain words.
 
     `facts` is the decision's certificate if it holds more than `certificate` gives, as a study's does.
     """
     dial, facts = decision.rules.dial, facts or certificate(decision)
-    promise = PROMISES[decision.rules.policy.promise]
+    guarantee = GUARANTEES[decision.rules.policy.guarantee]
     largest = "no setting is certified"
     if decision.safe_action is not None:
-        word = "safe" if promise.claimed else "allowed"
+        word = "safe" if guarantee.claimed else "allowed"
         largest = f"the largest {word} one is {dial.text(decision.safe_action)}"
     head = f"Round {decision.round}: set the dial to {dial.text(decision.action)} "
     lines = [head + f"(intensity {rounded_down(decision.intensity)}); {largest}."]
@@ -114,16 +114,16 @@ def explain(decision: Decision, facts: dict[str, Any] | None = None) -> str:
         names = ", ".join(decision.extrapolated)
         lines.append(f"  WARNING: {names} lies outside the stated range; the caller allowed this.")
     if decision.fallback_reason:
-        lines.append("  WARNING: this round has no promise; the fallback is advised.")
-        return "\n".join([*lines, f"  Promise: {facts['statement']}."])
+        lines.append("  WARNING: this round has no guarantee; the fallback is advised.")
+        return "\n".join([*lines, f"  Guarantee: {facts['statement']}."])
     lines.append(f"  What set it: {LIMITS[decision.limit]}.")
-    lines.append(f"  Promise: {facts['statement']}.")
+    lines.append(f"  Guarantee: {facts['statement']}.")
     lines += [f"  {line}" for line in decision.rules.learner.arithmetic(decision, facts)]
     if decision.rules.learner.needs_reward(decision.rules):
         lines.append(
             f"  Expected benefit: the reward index is {facts['reward_index']:.4g} ({facts['policy']['name']})."
         )
-    if promise.from_constants:
+    if guarantee.from_constants:
         learned = "margin_risk" in facts["risk"]
         lines.append(
             f"  Risks spent: {facts['risk']['this_round']:.3g} on noise in this round, "
@@ -132,6 +132,6 @@ def explain(decision: Decision, facts: dict[str, Any] | None = None) -> str:
         )
     if "policy_reason" in facts:
         lines.append(f"  Policy: {facts['policy_reason']}.")
-    if PROMISES[decision.promise].claimed:
+    if GUARANTEES[decision.guarantee].claimed:
         lines += ["  This holds if:", *(f"    - {line}" for line in facts["assumptions"])]
     return "\n".join(lines)

@@ -324,9 +324,9 @@ class ConformalLearner(Learner):
             self.bets.throttled[place] = least
             self.bets.told(self.rounds, place)
 
-    def count_start(self, promise: str) -> None:
-        """Count a decision at the start dose, whose promise is neither conformal nor none."""
-        self.starts += promise in ("declared", "certified")
+    def count_start(self, guarantee: str) -> None:
+        """Count a decision at the start dose, whose guarantee is neither conformal nor none."""
+        self.starts += guarantee in ("declared", "certified")
 
     @property
     def evidence(self) -> float:

@@ -1,6 +1,6 @@
 """The options of HP-Conformal under the rules of an agent or a study: its start dose, its group and its guards.
 
-The certificate of an HP-Conformal decision: its promise, its group, its calibration rounds and its assumptions.
+The certificate of an HP-Conformal decision: its guarantee, its group, its calibration rounds and its assumptions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from safedial.bounds.safe_set import largest_safe_intensity
 from safedial.errors import require
 from safedial.model.dial import Dial, Features, real, rounded_down
 from safedial.model.dose import Dose
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec
 from safedial.policies import Policy, make_policy
 from safedial.policies.baselines import fixed
@@ -217,7 +217,7 @@ def _column(group: Any, features: Features | None) -> Any:
 
 
 def assumptions(decision: Decision) -> list[str]:
-    """The assumptions behind this decision's promise, one sentence each."""
+    """The assumptions behind this decision's guarantee, one sentence each."""
     rules, options = decision.rules, decision.rules.policy.options
     shared = [
         exact_curves(rules),
@@ -244,7 +244,7 @@ def assumptions(decision: Decision) -> list[str]:
 
 
 def _whole(rules: Rules) -> str:
-    """The rounds that the conformal promise is about."""
+    """The rounds that the conformal guarantee is about."""
     if _signed(rules):
         return "for the group"
     whose = "all rounds" if rules.policy.options["group"] is None else "all rounds of your group"
@@ -256,15 +256,15 @@ def _signed(rules: Rules) -> bool:
 
 
 def statement(decision: Decision) -> str:
-    """The promise in one sentence."""
-    spec, promise = decision.rules.spec, PROMISES[decision.promise]
-    if not promise.proved:
+    """The guarantee in one sentence."""
+    spec, guarantee = decision.rules.spec, GUARANTEES[decision.guarantee]
+    if not guarantee.proved:
         whose = "you declared the start dose safe"
         if guarded(decision):
             whose = "the dial's lowest level is at most the start dose, which you declared safe"
         return f"none is proved yet: P(cost > {spec.threshold:g}) rests on your judgement alone ({whose})"
     words = f"P(cost > {spec.threshold:g}) <= {spec.violation_risk:g} in this round"
-    if promise.from_constants:
+    if guarantee.from_constants:
         return f"{words}, from the constants (start-up)"
     return (
         f"{words}, for exchangeable rounds, {'within its group' if _signed(decision.rules) else _whole(decision.rules)}"
@@ -290,7 +290,7 @@ def facts(decision: Decision) -> dict[str, Any]:
     upper = decision.choice.bounds.cost_upper
     size = int(seen.sizes[min(seen.code, len(seen.sizes) - 1)])
     return {
-        "assumptions": assumptions(decision) if PROMISES[decision.promise].claimed else [],
+        "assumptions": assumptions(decision) if GUARANTEES[decision.guarantee].claimed else [],
         "risk": {
             "violation_risk": rules.spec.violation_risk,
             "this_round": rules.spec.violation_risk,

@@ -20,7 +20,7 @@ from safedial.bounds.rounding import round_down, round_up
 from safedial.bounds.safe_set import SafeSet
 from safedial.io import card, named_values
 from safedial.model.dial import Dial
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec
 from safedial.rounds.outcome import Asked
 from safedial.rounds.rules import Rules
@@ -89,15 +89,15 @@ class Certificate(dict[str, Any]):
     """A certificate: plain values, and a short table in a notebook."""
 
     def _repr_html_(self) -> str:
-        text, claimed = Dial(**self["dial"]).text, PROMISES[self["promise"]].claimed
+        text, claimed = Dial(**self["dial"]).text, GUARANTEES[self["guarantee"]].claimed
         rows = {
             "set the dial to": text(self["action"]),
             f"largest {'safe' if claimed else 'allowed'} setting": self["safe_action"] and text(self["safe_action"]),
             "what set it": LIMITS[self["limit"]],
-            "promise": self["statement"],
+            "guarantee": self["statement"],
             "policy": self["policy"]["name"],
         }
-        rests = ["The promise holds if:", *(f"- {text}" for text in self["assumptions"])] if claimed else []
+        rests = ["The guarantee holds if:", *(f"- {text}" for text in self["assumptions"])] if claimed else []
         return card(f"Decision {self.get('id', self['round'])}", named_values(rows), rests)
 
 
@@ -107,9 +107,9 @@ class Decision(NamedTuple):
     Attributes:
         action: what to set the dial to, in the dial's own units.
         intensity: g_c(action) in [0, 1], the cost's share of a full dose.
-        safe_action: the largest setting that keeps the promise, or None if nothing is certified.
+        safe_action: the largest setting that keeps the guarantee, or None if nothing is certified.
         round: the decision's number, from 1.
-        certified: whether the certified promise on the realized cost holds for this action, given the assumptions.
+        certified: whether the certified guarantee on the realized cost holds for this action, given the assumptions.
         fallback_reason: "" or a key of `LIMITS`: why nothing is certified and the fallback is advised.
         preview: True for an answer of `Agent.preview`, which decides nothing.
         limiter: "" or a key of `LIMITS`: which of the study's own limits lowered the action.
@@ -136,16 +136,18 @@ class Decision(NamedTuple):
     def __repr__(self) -> str:
         action = self.rules.dial.text(self.action)
         safe = "None" if self.safe_action is None else self.rules.dial.text(self.safe_action)
-        return f"Decision(round={self.round}, action={action}, safe_action={safe}, promise={self.promise!r})"
+        return f"Decision(round={self.round}, action={action}, safe_action={safe}, guarantee={self.guarantee!r})"
 
     @property
-    def promise(self) -> str:
-        """The promise for this action: "certified", "conformal", "declared" (you declared the dose safe) or "none"."""
+    def guarantee(self) -> str:
+        """The guarantee for this action: "certified", "conformal", "declared" (you declared the dose safe) or
+        "none".
+        """
         if self.fallback_reason:
             return "none"
-        promise = promise_of(self.rules, self.choice)
-        raised = PROMISES[promise].exchangeable and self.rules.learner.guarded(self) == "lowest_level"
-        return "declared" if raised else promise
+        guarantee = guarantee_of(self.rules, self.choice)
+        raised = GUARANTEES[guarantee].exchangeable and self.rules.learner.guarded(self) == "lowest_level"
+        return "declared" if raised else guarantee
 
     @property
     def limit(self) -> str:
@@ -187,18 +189,18 @@ def proposal_answer(proposal: float | None, action: float) -> str:
     return "lowered" if action < proposal else "raised"
 
 
-def promise_of(rules: Rules, choice: Choice) -> str:
-    """The promise behind a choice that needs no fallback."""
-    promise = PROMISES[rules.policy.promise]
+def guarantee_of(rules: Rules, choice: Choice) -> str:
+    """The guarantee behind a choice that needs no fallback."""
+    guarantee = GUARANTEES[rules.policy.guarantee]
     if math.isfinite(choice.bounds.cost_upper):
-        return promise.given
-    return promise.start if rules.start_action is None else "declared"
+        return guarantee.given
+    return guarantee.start if rules.start_action is None else "declared"
 
 
 LIMITS = {
     # A study's log stores the sentence of the rule that stopped it, so the sentences up to "stop_rule" must not change.
     "drift": "the costs of new rounds lie higher among those of the calibration rounds before them than exchangeable "
-    "rounds would, and on these the conformal promise rests, so the fallback is advised until a person resumes",
+    "rounds would, and on these the conformal guarantee rests, so the fallback is advised until a person resumes",
     "bracket_drift": "rounds exceed at settings that the rounds before them tolerated, more than exchangeable rounds "
     "within the bracket would, so the fallback is advised until a person resumes",
     "student_drift": "costs lie above their predictions more than Gaussian noise of one size allows, and on this the "
@@ -206,16 +208,17 @@ LIMITS = {
     "start_refuted": "costs exceeded the threshold at the declared start more often than the risk allows, so the start "
     "is not safe, and the fallback, or the dial's low end where the fallback is that start, is advised until a person "
     "resumes",
-    "alarm": "costs exceeded the threshold more often than promised, so the fallback is advised until a person resumes",
+    "alarm": "costs exceeded the threshold more often than guaranteed, so the fallback is advised until a person "
+    "resumes",
     "assumption_broken": "the data contradict the stated norms (costs or rewards lie outside what they allow), "
     "so the fallback is advised",
     "noise_broken": "outcomes scatter more than the stated noise allows, "
     "so the fallback is advised until a person resumes",
     "no_certified_action": "the known baseline cost or the sensor noise alone exceeds what the threshold allows, "
-    "so no action, not even zero, keeps the promise",
+    "so no action, not even zero, keeps the guarantee",
     "too_many_open": "too many outcomes are open, so the fallback is advised until a person resumes",
     "too_many_void": "too many rounds are void or expired, so the fallback is advised until a person resumes",
-    "too_many_unwatched": "too many rounds ended without an outcome that shows whether the promise was kept, "
+    "too_many_unwatched": "too many rounds ended without an outcome that shows whether the guarantee was kept, "
     "so the fallback is advised until a person resumes",
     "outcome_overdue": "an outcome has been open for longer than the study allows, "
     "so the fallback is advised until a person resumes",
@@ -232,9 +235,9 @@ LIMITS = {
     "at most the start dose that you declared safe",
     "level": "the dial's levels: the next level up is above the safe setting",
     "full_dose": "the end of the dial: the largest setting is allowed",
-    "cost_bound": "the cost bound: a higher setting could break the promise",
-    "conformal_bound": "the conformal bound: a higher setting could break the promise",
-    "student_bound": "the Student bound: a higher setting could break the promise",
+    "cost_bound": "the cost bound: a higher setting could break the guarantee",
+    "conformal_bound": "the conformal bound: a higher setting could break the guarantee",
+    "student_bound": "the Student bound: a higher setting could break the guarantee",
     "reach": "the reach: a higher setting lies too far beyond those tried so far; a guard, not a proof",
     "no_information": "costs carry no information because too many have the same value, so the start dose is used; "
     "report the measured quantity, not its excess over a limit",
@@ -272,7 +275,7 @@ def _limit(decision: Decision) -> str:
         return start
     if choice.intensity >= 1.0:
         return "full_dose"
-    return PROMISES[decision.rules.policy.promise].limit
+    return GUARANTEES[decision.rules.policy.guarantee].limit
 
 
 # --- From a policy's choice to a decision in the dial's units, by pure functions
@@ -291,7 +294,7 @@ def decide(
     coin: float = 0.5,
     stop_reason: str = "",
 ) -> Decision:
-    """Decision `number`: the setting that the policy chooses, or the fallback if nothing can be promised.
+    """Decision `number`: the setting that the policy chooses, or the fallback if nothing can be guaranteed.
 
     `spec` is the rules' spec, rounded to the safe side. `stop_reason` is "" or a key of `LIMITS`: the rule that stopped
     the study or agent until a person resumes it.
@@ -316,7 +319,7 @@ def decide(
         safe_setting = setting = setting_of(rules, choice.safe.intensity)
         if choice.intensity != choice.safe.intensity:
             setting = setting_of(rules, choice.intensity)
-    certified = not fallback_reason and PROMISES[promise_of(rules, choice)].from_constants
+    certified = not fallback_reason and GUARANTEES[guarantee_of(rules, choice)].from_constants
     given = (setting, intensity_of(rules, setting), safe_setting, number, certified, asked.vector, prediction, choice)
     return Decision(
         *given, asked.baseline_cost, fallback_reason, rules, extrapolated=asked.extrapolated, proposal=asked.proposal

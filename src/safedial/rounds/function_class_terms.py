@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from safedial.bounds.margin import noise_margin
 from safedial.model.dial import rounded_down
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.rounds.shared_terms import (
     REPORTED,
     division,
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 def assumptions(rules: Rules) -> list[str]:
-    """The assumptions behind the promise, one sentence each; none if nothing is proved."""
+    """The assumptions behind the guarantee, one sentence each; none if nothing is proved."""
     spec, class_ = rules.spec, rules.policy.options["cost_class"]
-    if not PROMISES[class_.label].proved:
+    if not GUARANTEES[class_.label].proved:
         return []
     noise = [
         f"the cost's noise is mean-zero and sub-Gaussian with constant {spec.cost_noise:g}, given all earlier rounds, "
@@ -72,7 +72,7 @@ def arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
     upper, model = facts["cost_upper"], facts["model"]
     safe, rounds = rounded_down(facts["safe_intensity"]), f"{model['informative_rounds']:.0f} informative rounds"
     name = model["cost_class"]["name"]
-    word = "is at most" if PROMISES[model["cost_class"]["label"]].proved else "was found to be at most"
+    word = "is at most" if GUARANTEES[model["cost_class"]["label"]].proved else "was found to be at most"
     if decision.rules.policy.binary_cost:
         odds = facts["risk"]["this_round"] / (1.0 - facts["risk"]["this_round"])
         return [

@@ -12,7 +12,7 @@ from typing import Any
 from safedial.bounds.rounding import rounded_spec
 from safedial.errors import require
 from safedial.model.costs import split_spec
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec
 from safedial.policies import FACTORIES, Policy, make_policy
 from safedial.rounds.conformal_learner import ConformalLearner
@@ -39,9 +39,9 @@ def kind_of(policy: Policy, spec: SafetySpec | None = None) -> type[Learner]:
         return kind
     if kind is StudentLearner:
         return SeveralStudents
-    certified = kind is LinearLearner and PROMISES[policy.promise].from_constants
+    certified = kind is LinearLearner and GUARANTEES[policy.guarantee].from_constants
     rule = "takes one cost: only certified policies with a linear estimate, hp_student and hp_shield have a proof for "
-    way_out = "use hp_probe or hp_ucb, promise='student' with hp_student, or promise='bracket' with hp_shield"
+    way_out = "use hp_probe or hp_ucb, guarantee='student' with hp_student, or guarantee='bracket' with hp_shield"
     require(certified, "policy", policy.name, f"{rule}several", way_out)
     return SeveralLearner
 

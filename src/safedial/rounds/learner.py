@@ -1,8 +1,8 @@
 """What an agent and a study need from a learner. Your own learner is a subclass of `Learner`.
 
-The defaults suit a learner that needs nothing special: it learns from outcomes in decision order, and its promise is
+The defaults suit a learner that needs nothing special: it learns from outcomes in decision order, and its guarantee is
 watched by counting violations. A subclass must define `predict`, `learn`, `state` and `restore`, and the rest only
-where it differs. Code outside `decision.learners` never asks which learner it has.
+where it differs. Code outside a learner never asks which learner it has.
 
 Your own learner is made from its rules, `MyLearner(rules)`: `rules.spec` is the spec, `rules.dim` the dimension,
 `rules.policy.options` are the policy's options. It learns from a `Sample`: reward and cost divided by their
@@ -59,7 +59,7 @@ class Learner(ABC):
     certificate_terms: ClassVar[Any] = shared_terms
     """The module whose `facts` and `arithmetic` write its part of a certificate."""
     kept_through: ClassVar[tuple[str, ...]] = ()
-    """Fields of a specification on which what it learns under a certified promise does not depend."""
+    """Fields of a specification on which what it learns under a certified guarantee does not depend."""
 
     samples: int = 0
     """The number of outcomes learned from."""
@@ -105,7 +105,7 @@ class Learner(ABC):
 
     @classmethod
     def judges(cls, rules: Rules, sample: Sample, advised: float) -> bool:
-        """Whether an outcome shows if the promise was kept."""
+        """Whether an outcome shows if the guarantee was kept."""
         return cost_at_advice(rules, sample, advised) is not None
 
     @classmethod
@@ -150,12 +150,12 @@ class Learner(ABC):
 
     @classmethod
     def statement(cls, decision: Decision) -> str:
-        """The promise of a decision without a fallback reason, in one sentence."""
+        """The guarantee of a decision without a fallback reason, in one sentence."""
         return decision.rules.sentence
 
     @classmethod
     def event(cls, rules: Rules) -> str:
-        """What the promise limits the chance of: "cost > 0.5"."""
+        """What the guarantee limits the chance of: "cost > 0.5"."""
         spec = rules.spec
         cost = f"{spec.threshold_on} cost" if spec.cost_sensor_noise else "cost"
         return f"{cost} > {spec.threshold:g}"
@@ -223,7 +223,7 @@ class Learner(ABC):
 
     @classmethod
     def history_counts(cls, rules: Rules) -> bool:
-        """Whether its promise also depends on rounds from before the first decision."""
+        """Whether its guarantee also depends on rounds from before the first decision."""
         return True
 
     @property
@@ -301,8 +301,8 @@ class Learner(ABC):
         baseline cost at the threshold or above would explain.
         """
 
-    def count_start(self, promise: str) -> None:
-        """Count a decision at the start dose, by its promise, if `starts` is a number."""
+    def count_start(self, guarantee: str) -> None:
+        """Count a decision at the start dose, by its guarantee, if `starts` is a number."""
 
     def restart_evidence(self) -> None:
         """Restart its own evidence."""

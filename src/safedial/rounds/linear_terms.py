@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from safedial.bounds.margin import noise_margin
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.rounds.shared_terms import (
     REPORTED,
     division,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def assumptions(rules: Rules) -> list[str]:
-    """The assumptions behind the certified promise, one sentence each."""
+    """The assumptions behind the certified guarantee, one sentence each."""
     spec = rules.spec
     return [
         "mean reward and mean cost per unit of intensity are linear in the context",
@@ -43,7 +43,7 @@ def facts(decision: Decision) -> dict[str, Any]:
     """Plain values: the estimate, the bound and the margins."""
     rules, choice, seen = decision.rules, decision.choice, decision.prediction
     spec, bounds = rules.spec, choice.bounds
-    with_margins = PROMISES[rules.policy.promise].from_constants
+    with_margins = GUARANTEES[rules.policy.guarantee].from_constants
     uncut = seen.cost + bounds.cost_radius * seen.width if bounds.cost_radius else bounds.cost_upper
     return {
         "risk": risks(decision) | ({"margin_risk": spec.margin_risk} if spec.margin_risk is not None else {}),

@@ -10,7 +10,7 @@ Logs as CSV, with one row per decision.
 | `advised` | optional: the advised action, in the units of `action` |
 | `baseline_cost` | optional: the known cost without any action |
 | `time` | optional: ignored here, for readers |
-| `proposal`, `cost_NAME` | for a bracket promise, if it has them; costs may then be empty where they are not known |
+| `proposal`, `cost_NAME` | for a bracket guarantee, if it has them; costs may then be empty where they are not known |
 | all others | the context, in order; or the columns that you or the spec file's [features] name |
 
 Rows must be complete and in decision order: a log without its worst rounds proves nothing. A study's export is a log.
@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from safedial.errors import InvalidInput, require
 from safedial.io import read_text
 from safedial.model.dial import Dial, Features
-from safedial.model.guarantee import CERTIFIED, PROMISES
+from safedial.model.guarantee import CERTIFIED, GUARANTEES
 
 COMMA = re.compile(r"[+-]?\d+,\d+")
 BEYOND = re.compile(r"([<>≤≥])=?\s*([+-]?\d+(?:[.,]\d+)?)")
@@ -147,7 +147,7 @@ MEANS = {"action": "the setting that was given", "reward": "the quantity to rais
 class Log:
     """Rounds in decision order: contexts (n, d) after centring and scaling, actions in [0, 1].
 
-    `advised` is NaN if the advice is unknown, and −∞ if the promise does not cover the round.
+    `advised` is NaN if the advice is unknown, and −∞ if the guarantee does not cover the round.
     """
 
     names: tuple[str, ...]
@@ -161,7 +161,7 @@ class Log:
     learned: int | None = None
     """In a study's export, how many rows the study learned from; the rest are for the monitor. None: all."""
     unseen: Array = field(default_factory=lambda: np.empty(0))
-    """Rounds with a promise but without an outcome in this log."""
+    """Rounds with a guarantee but without an outcome in this log."""
     extra: Mapping[str, Array] = field(default_factory=dict)
     """Further columns that the reader asked for, by name; NaN where a cell is empty."""
 
@@ -352,14 +352,14 @@ def _shares(name: str, settings: Array, lines: Sequence[int], dial: Dial, widen_
     return (settings - dial.low) / (dial.high - dial.low)
 
 
-MARKS = ("decision_id", "applied_action", "status", "promise")
+MARKS = ("decision_id", "applied_action", "status", "guarantee")
 """Columns that only an export has."""
 
 CONTEXT = "context."
 
 
 class Exported(NamedTuple):
-    """Columns of a log; by row, whether the promise covers it and whether its outcome is informative (not if
+    """Columns of a log; by row, whether the guarantee covers it and whether its outcome is informative (not if
     throttled).
     """
 
@@ -369,7 +369,7 @@ class Exported(NamedTuple):
     learned: int
     """How many rows come before the first outcome that is still open, or missing for an unknown reason."""
     unseen: list[str]
-    """Rounds with a promise but without an outcome in the log."""
+    """Rounds with a guarantee but without an outcome in the log."""
     rows: list[int]
     """Which rows of the export were kept."""
 
@@ -386,7 +386,7 @@ def resolved(columns: Mapping[str, Sequence[str]], also: Sequence[str] = ()) -> 
     decision, have numbers up to 0.
 
     >>> table = {"decision_id": ["a.2", "a.4"], "seq": ["2", "4"], "round": ["1", "2"], "action": ["0.5", "0.6"],
-    ...          "applied_action": ["0.4", ""], "status": ["known", "open"], "promise": ["certified"] * 2,
+    ...          "applied_action": ["0.4", ""], "status": ["known", "open"], "guarantee": ["certified"] * 2,
     ...          "reward": ["1", ""], "cost": ["2", ""], "baseline_cost": ["0", "0"], "context.age": ["7", "8"]}
     >>> found = resolved(table)
     >>> [found.columns[name] for name in ("age", "action", "advised", "cost")]
@@ -400,19 +400,19 @@ def resolved(columns: Mapping[str, Sequence[str]], also: Sequence[str] = ()) -> 
     covered, teaches, unseen, rows, learned = [], [], [], [], None
     for number, cells in enumerate(zip(*columns.values(), strict=True)):
         row = dict(zip(columns, cells, strict=True))
-        promised = PROMISES.get(row["promise"], CERTIFIED).claimed
+        guaranteed = GUARANTEES.get(row["guarantee"], CERTIFIED).claimed
         exceeded = row.get("cost", "") != "" and float(row["cost"]) > float(row.get("threshold") or math.inf)
         gone = row["status"] in ("open", "void", "expired")
         if gone and learned is None and row.get("unrelated") != "True":
             learned = len(teaches)
-        if gone and not (exceeded and promised):
-            unseen += [row["round"]] if promised else []
+        if gone and not (exceeded and guaranteed):
+            unseen += [row["round"]] if guaranteed else []
             continue
         rows.append(number)
         _keep(kept, row, names)
         for name in further:
             kept[name].append(row[name])
-        covered.append(promised and (row["status"] != "throttled" or exceeded))
+        covered.append(guaranteed and (row["status"] != "throttled" or exceeded))
         teaches.append(row["status"] not in ("throttled", "void"))
     imported = kept["round"].count("")
     kept["round"] = [number or str(row - imported + 1) for row, number in enumerate(kept["round"])]

@@ -1,6 +1,6 @@
 """The life of a round from its decision to its outcome: its statuses, and what is kept while it is open.
 
-What is learned from an outcome, and whether it counts against the promise. Pure functions.
+What is learned from an outcome, and whether it counts against the guarantee. Pure functions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from safedial.bounds.margin import round_risk, tail_factor
 from safedial.errors import InvalidInput, refusal, require
 from safedial.model.dial import real, reals
 from safedial.model.dose import DoseCurve
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec
 from safedial.rounds.rules import Rules
 
@@ -101,7 +101,7 @@ class Sample(NamedTuple):
     """R/g_r and C/g_c with their weight (0: nothing to learn), and what the monitor needs.
 
     Where the spec states several costs, `measured` has them by name, NaN where one is not known; `cost` is 0, or under
-    a certified promise the sample of each known cost, by name.
+    a certified guarantee the sample of each known cost, by name.
     """
 
     reward: float
@@ -191,15 +191,15 @@ def check_reported(policy: str, context: Any, kept: Any, *, round: int, decision
 def check_past(rules: Rules, sample: Sample) -> None:
     """Refuse the outcome of a round from before the first decision, where passing over it could be a selection.
 
-    HP-Student needs that no outcome decides which rounds get nothing; for its anytime promise it is enough that this is
-    decided before the round's own outcome.
+    HP-Student needs that no outcome decides which rounds get nothing; for its anytime guarantee it is enough that this
+    is decided before the round's own outcome.
     """
     rule = "must be known for a round before the first decision: leaving out rounds with feared outcomes would mislead"
     way_out = "leave the round out if the reason has nothing to do with its outcome"
     require(not sample.unknown, "cost", sample.measured, rule, way_out)
     excluded = rules.spec.costs is None and sample.baseline_cost >= rules.spec.threshold
     given = sample.weight > 0.0 or excluded
-    if not given and PROMISES[rules.policy.promise].gaussian and rules.policy.options["promise"] != "anytime":
+    if not given and GUARANTEES[rules.policy.guarantee].gaussian and rules.policy.options["guarantee"] != "anytime":
         rule = "was given, in a round before the first decision: which rounds get nothing must not depend on outcomes"
         way_out = (
             "leave such rounds out if contexts alone decided it; else every round up to and including the last of them"
@@ -278,7 +278,7 @@ def allowed_risk(spec: SafetySpec, baseline_cost: float, round: float) -> float 
 
 
 def counted_from(spec: SafetySpec, round: float) -> float:
-    """The measured cost above which a round counts against the promise."""
+    """The measured cost above which a round counts against the guarantee."""
     if spec.threshold_on == "measured" or not spec.sensors_err:
         return spec.threshold
     return spec.threshold + tail_factor(spec, round) * spec.cost_sensor_noise

@@ -9,7 +9,7 @@ A certified `hp_probe` that is named without these options has
 
 | left open | by rule | why |
 |---|---|---|
-| radius and ridge, d ≤ 50 | `self-normalised` and its ridge | the largest doses under the same promise |
+| radius and ridge, d ≤ 50 | `self-normalised` and its ridge | the largest doses under the same guarantee |
 | the same, d > 50, or a margin that learns | `mixture`, λ = d·κ²/S² | decisions stay fast; a small ellipsoid |
 | radius, where a ridge is stated | `mixture` | the ridge, or the constants with it, were chosen for that |
 
@@ -38,7 +38,7 @@ from safedial.errors import InvalidInput, require, require_fields
 from safedial.model.brackets import Growth
 from safedial.model.dial import Dial, Features
 from safedial.model.dose import BUILT_IN, GRID, Dose, DoseCurve, as_dose
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.model.noise_scale import NoiseScale
 from safedial.model.spec import SafetySpec
 from safedial.policies import Policy, as_policy, make_policy
@@ -61,9 +61,9 @@ class RuleFields(NamedTuple):
     baseline_range: tuple[float, float] = (-math.inf, math.inf)
     """The range for a stated baseline cost."""
     learner: Any = None
-    """The class of the learner that the policy needs (`decision.learners.protocol.Learner`)."""
+    """The class of the learner that the policy needs (`rounds.learner.Learner`)."""
     parts: Any = None
-    """The rules of each cost, by name, where a certified promise is split among several."""
+    """The rules of each cost, by name, where a certified guarantee is split among several."""
 
 
 class Rules(RuleFields):
@@ -85,7 +85,7 @@ class Rules(RuleFields):
     @cached_property
     def policy_reason(self) -> str:
         """Why this policy: what is stated, or that it was named."""
-        stated, name = PROMISES[self.spec.promise], self.policy.name
+        stated, name = GUARANTEES[self.spec.guarantee], self.policy.name
         if name == stated.default_policy:
             return f"{name}, because {stated.because}{self._by_rule}"
         return f"{name}, because it was named; {stated.default_policy} is the default where {stated.because}"
@@ -93,7 +93,7 @@ class Rules(RuleFields):
     @property
     def _by_rule(self) -> str:
         """Which options are those of the rule for new agents and studies, in words."""
-        if not PROMISES[self.spec.promise].from_constants:
+        if not GUARANTEES[self.spec.guarantee].from_constants:
             return ""
         policy, spec = by_rule(None, replace(self.spec, ridge=None), self.dim)
         same = {name: value for name, value in policy.options.items() if value == self.policy.options[name]}
@@ -103,12 +103,12 @@ class Rules(RuleFields):
 
     @cached_property
     def sentence(self) -> str:
-        """The policy's promise in one sentence, for a learner without a sentence of its own."""
-        spec, promise = self.spec, PROMISES[self.policy.promise]
-        if promise.from_constants:
-            promise = PROMISES[spec.promise]
+        """The policy's guarantee in one sentence, for a learner without a sentence of its own."""
+        spec, guarantee = self.spec, GUARANTEES[self.policy.guarantee]
+        if guarantee.from_constants:
+            guarantee = GUARANTEES[spec.guarantee]
         event = self.learner.event(self)
-        return promise.statement.format(event=event, threshold=spec.threshold, risk=spec.promised_risk)
+        return guarantee.statement.format(event=event, threshold=spec.threshold, risk=spec.guaranteed_risk)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON. The user's own functions appear only by name."""
@@ -226,7 +226,7 @@ def by_rule(policy: Any, spec: SafetySpec, dim: int) -> tuple[Policy, SafetySpec
     >>> policy.options["radius"], round(spec.ridge, 6)
     ('self-normalised', 3.6)
     """
-    stated = PROMISES[spec.promise]
+    stated = GUARANTEES[spec.guarantee]
     if policy is None:
         policy = {"name": stated.default_policy, **stated.default_options}
     if not isinstance(policy, (str, Mapping)):

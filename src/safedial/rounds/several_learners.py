@@ -1,15 +1,15 @@
-"""Several costs under a certified promise: one linear learner for each, and the smallest of their settings.
+"""Several costs under a certified guarantee: one linear learner for each, and the smallest of their settings.
 
 Each cost has its own rules: its threshold, noise and dose curve, and its share of the risks. `model.costs` has the
-proof that the smallest of the settings keeps the promise. All learners see every outcome, so they agree about the
+proof that the smallest of the settings keeps the guarantee. All learners see every outcome, so they agree about the
 reward.
 
-Several costs under a student promise: one HP-Student learner for each, and the smallest of their settings.
+Several costs under a student guarantee: one HP-Student learner for each, and the smallest of their settings.
 
 Cost k has its share s_k of both risks (`model.costs`), and the setting that its own bound allows keeps it with its own
-promise, at s_kδ and s_kδ′. A lower setting keeps it too, as noise scales with the intensity, so the smallest keeps all:
-by the union bound P(any C_k > τ_k) ≤ δ, with probability 1 − δ′ where the promise has one, however the costs depend on
-each other. Where one has no bound yet, nothing is proved, and no setting is above the start.
+guarantee, at s_kδ and s_kδ′. A lower setting keeps it too, as noise scales with the intensity, so the smallest keeps
+all: by the union bound P(any C_k > τ_k) ≤ δ, with probability 1 − δ′ where the guarantee has one, however the costs
+depend on each other. Where one has no bound yet, nothing is proved, and no setting is above the start.
 
 The evidence of each cost is fair by itself, and nothing is known about all together. So the largest, divided by their
 number, is what counts: it ever reaches 100 with probability at most 0.01.
@@ -174,7 +174,7 @@ class SeveralLearner(Learner):
             learner.restore({key[len(start) :]: array for key, array in arrays.items() if key.startswith(start)})
 
 
-# --- Several costs under a student promise
+# --- Several costs under a student guarantee
 
 
 class SeveralStudents(SeveralLearner):
@@ -264,9 +264,9 @@ class SeveralStudents(SeveralLearner):
         for learner in self.learners.values():
             learner.lose(place, baseline_cost)
 
-    def count_start(self, promise: str) -> None:
+    def count_start(self, guarantee: str) -> None:
         for learner in self.learners.values():
-            learner.count_start(promise)
+            learner.count_start(guarantee)
 
     @property
     def evidence(self) -> float:

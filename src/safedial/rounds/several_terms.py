@@ -1,4 +1,4 @@
-"""The certificate of a decision with several costs under a certified promise: each cost's own, and their sum."""
+"""The certificate of a decision with several costs under a certified guarantee: each cost's own, and their sum."""
 
 from __future__ import annotations
 

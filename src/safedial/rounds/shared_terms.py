@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from safedial.bounds.margin import margin_assumptions, round_risk, tail_factor
 from safedial.model.dial import rounded_down
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec
 
 if TYPE_CHECKING:
@@ -43,10 +43,10 @@ def start_assumptions(decision: Decision, shared: list[str]) -> list[str] | None
     """What a start dose rests on: that you declared it, or the constants that it was certified from and what else is
     `shared`; None where the decision is more than the start.
     """
-    promise, spec = PROMISES[decision.promise], decision.rules.spec
-    if not promise.proved:
+    guarantee, spec = GUARANTEES[decision.guarantee], decision.rules.spec
+    if not guarantee.proved:
         return ["the start dose and everything below it is safe for every context, as you declared"]
-    if not promise.from_constants:
+    if not guarantee.from_constants:
         return None
     return [
         f"the mean cost per unit of intensity is at most S = {spec.coefficient_bound:g} times the context's norm",
@@ -76,7 +76,7 @@ def sensor_margin(spec: SafetySpec, round: float) -> float:
 
 
 def risks(decision: Decision) -> dict[str, Any]:
-    """The stated risks, and that of this round, of a promise from the constants."""
+    """The stated risks, and that of this round, of a guarantee from the constants."""
     spec = decision.rules.spec
     this_round = round_risk(spec, decision.round)
     return {

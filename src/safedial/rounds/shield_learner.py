@@ -1,5 +1,5 @@
 """Which setting is given under HP-Shield's cap. Below the cap anything may be given, so nothing here can break the
-promise; it may learn from all rounds, and sets neither the base nor the rounds that are counted.
+guarantee; it may learn from all rounds, and sets neither the base nor the rounds that are counted.
 
 | chooser | gives |
 |---|---|
@@ -585,7 +585,7 @@ class ShieldLearner(QuestionLearner):
         )
 
     def _choice(self, setting: float, index: float, *, certain: bool) -> Choice:
-        """The choice as intensities; its bound is the threshold, which the promise is about, where there is one."""
+        """The choice as intensities; its bound is the threshold, which the guarantee is about, where there is one."""
         rules = self.rules
         share = setting if rules.is_identity else float(rules.dose.cost.effect(rules.dial.action(setting)))
         bound = (rules.spec.threshold or 0.0) if certain else math.inf

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from safedial.bounds.count_rule import RECENT, excess_bound
 from safedial.bounds.tolerated import Cost
 from safedial.model.dial import rounded_down, significant
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.rounds.shield_options import costs_of, growth_at
 
 if TYPE_CHECKING:
@@ -169,13 +169,13 @@ def _slope(slope: Any, value: float | None, part: float = 1.0, unit: str = "") -
 
 
 def _percent(share: float, *, up: bool = False) -> str:
-    """To one decimal, on the side that asks for more: the words must not need less than the promise does."""
+    """To one decimal, on the side that asks for more: the words must not need less than the guarantee does."""
     tenths = math.ceil(1000.0 * share - 1e-6) if up else math.floor(1000.0 * share + 1e-6)
     return f"{tenths / 10.0:g}"
 
 
 def sentence(decision: Decision) -> str:
-    """The promise for people who give the dose."""
+    """The guarantee for people who give the dose."""
     seen, rules = decision.prediction, decision.rules
     unknown = seen.counted.unknown
     known = f"({unknown} of them with unknown outcomes, which count)" if unknown else "with known outcomes"
@@ -195,16 +195,16 @@ def sentence(decision: Decision) -> str:
 
 
 def statement(decision: Decision) -> str:
-    """The promise in one sentence."""
+    """The guarantee in one sentence."""
     rules = decision.rules
-    if not PROMISES[decision.promise].proved:
+    if not GUARANTEES[decision.guarantee].proved:
         return f"none is proved yet: {event(rules)} rests on your judgement alone (you declared the start safe)"
     group = f", within its group {decision.prediction.group}" if decision.prediction.group else ""
     return f"{event(rules)} <= {rules.spec.violation_risk:g} in this round{group}: {sentence(decision)}"
 
 
 def assumptions(decision: Decision) -> list[str]:
-    """All that this decision's promise rests on, one sentence each: what would make it false."""
+    """All that this decision's guarantee rests on, one sentence each: what would make it false."""
     rules = decision.rules
     options = rules.policy.options
     start = rules.dial.text(decision.prediction.start)
@@ -215,7 +215,7 @@ def assumptions(decision: Decision) -> list[str]:
         start = f"{share:g} times the protocol's setting{least} (here {start})"
     known = "p0 = 0" if _can_be_safe(rules) else "p0 > 0 where tolerances are log-normal, and adds to the risk"
     declared = f"every setting up to the start, {start}, is safe for every context, as you declared ({known})"
-    if not PROMISES[decision.promise].proved:
+    if not GUARANTEES[decision.guarantee].proved:
         return [declared]
     before = f"before the latest {options['lag']} " if options["lag"] else ""
     lines = [
@@ -235,7 +235,7 @@ def assumptions(decision: Decision) -> list[str]:
     if options["base"] == "proposal":
         lines.append("proposals are exchangeable too: they do not grow as rounds go on")
     if options["group"] is not None:
-        lines.append("a context's group is fixed by the context; the promise is within each group, and so for all")
+        lines.append("a context's group is fixed by the context; the guarantee is within each group, and so for all")
     if options["learned"]:
         lines.append("a learned base calibrates only on rounds after its fit")
     if options["confidence"] is not None:
@@ -283,7 +283,7 @@ def facts(decision: Decision) -> dict[str, Any]:
     rules, seen = decision.rules, decision.prediction
     options, risk = rules.policy.options, rules.spec.violation_risk
     return {
-        "assumptions": assumptions(decision) if PROMISES[decision.promise].claimed else [],
+        "assumptions": assumptions(decision) if GUARANTEES[decision.guarantee].claimed else [],
         "risk": {
             "violation_risk": risk,
             "this_round": risk,

@@ -1,4 +1,4 @@
-"""The spec file: one TOML file that states the promise and its assumptions.
+"""The spec file: one TOML file that states the guarantee and its assumptions.
 
     [spec]                      the fields of `SafetySpec`
     threshold = 0.5
@@ -64,7 +64,7 @@ class SpecFile:
     labels: Mapping[str, str] | None = None
 
     def agent(self, dim: int | None = None, **options: Any) -> Agent:
-        """An `Agent` that keeps this promise; `options` are its further arguments.
+        """An `Agent` that keeps this guarantee; `options` are its further arguments.
 
         >>> parse_spec(EXAMPLE).agent()
         Agent(dim=2, policy=hp_probe, decisions=0, informative_rounds=0, alarmed=False)
@@ -142,7 +142,7 @@ def spec_text(file: SpecFile, *, notes: Mapping[str, str] | None = None) -> str:
     True
     """
     told = dict(notes or {})
-    lines = _comment(told.pop("", "What is promised, and what the promise rests on (safedial)."))
+    lines = _comment(told.pop("", "What is guaranteed, and what the guarantee rests on (safedial)."))
     form = write_parts({name: getattr(file, name) for name in ("dose", "features", "dial")})
     tables: dict[str, Mapping[str, Any]] = {"[spec]": file.spec.stated()}
     if file.dim is not None:

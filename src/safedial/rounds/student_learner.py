@@ -2,11 +2,11 @@
 
 If the noise is Gaussian and contexts do not follow it, the residuals (Y_i − ⟨x_i,μ̂⟩)/(s√(1+w²)), each with the fit
 before its round, have independent and uniform p-values, whatever was late, so bets on small ones are fair
-(`bounds.ranks`). Contexts that react void this, so the anytime promise counts Y_i > U_i instead, U_i from that
+(`bounds.ranks`). Contexts that react void this, so the anytime guarantee counts Y_i > U_i instead, U_i from that
 same fit, which has probability ≤ δ given the past while the bound holds (`bounds.monitor`).
 
 A lost round ends the bets, and an open one holds them up: the fits after it would rest on a selection. So the rounds
-decided after one that was lost, or while one is waited for, are counted as for the anytime promise, with U_i the
+decided after one that was lost, or while one is waited for, are counted as for the anytime guarantee, with U_i the
 tolerance bound of the rounds before it, which no selection touched.
 All bounds, of every such fit for every later round, hold at once but with probability ½/100, the sum of their failures
 (`spent_in`, for the fit and for the round). While they hold, the evidence of the count, of which half is shown, ever
@@ -16,11 +16,11 @@ so Y_i is at least that over the advised intensity, and counts if this exceeds U
 HP-Student for one online learner: certified least squares by QR, and a fixed lag.
 
 A decision opens a round. Rounds are learned in decision order. Decision t of a per-round or a
-tolerance promise uses all rounds before t − `lag` and no other: while one of them is open, or was lost for a reason
+tolerance guarantee uses all rounds before t − `lag` and no other: while one of them is open, or was lost for a reason
 that may be related to its outcome, the start dose is given (using what happens to be known would select rounds by their
-outcomes). The anytime promise holds for every prefix, so it uses the longest known one.
+outcomes). The anytime guarantee holds for every prefix, so it uses the longest known one.
 
-HP-Student with either=True: its dose, but never more than HP-Conformal's; the promise holds if either's does.
+HP-Student with either=True: its dose, but never more than HP-Conformal's; the guarantee holds if either's does.
 
 C > τ at the smaller of two doses means that C > τ at each of them, since noise scales with the intensity. So if the
 noise is Gaussian, P(C > τ) ≤ δ by the Student bound, and if rounds are exchangeable, by the conformal one. Both learn
@@ -87,12 +87,12 @@ class StudentWatch:
         self.capital = ranks.update(self.capital, chance)
         self._notice()
 
-    def promise(self, risk: float) -> None:
+    def guarantee(self, risk: float) -> None:
         """Count a decided round as one that kept its bound, so that open and lost rounds hide nothing."""
         self.monitor = monitor.update(self.monitor, False, risk)
 
     def exceed(self) -> None:
-        """Count a promised round as one that exceeded its bound."""
+        """Count a guaranteed round as one that exceeded its bound."""
         self.monitor = monitor.revise(self.monitor)
         self._notice()
 
@@ -163,7 +163,7 @@ class StudentLearner(Learner):
 
     def __init__(self, rules: Rules) -> None:
         self.rules, self.dim, options = rules, rules.dim, rules.policy.options
-        self.anytime, self.lag, self.ridge = options["promise"] == "anytime", options["lag"], options["mixture_ridge"]
+        self.anytime, self.lag, self.ridge = options["guarantee"] == "anytime", options["lag"], options["mixture_ridge"]
         self.mixture = Mixture(self.ridge, options["mixture_shape"])
         # The past and the context alone decided such a zero, which the anytime bound allows.
         self.leaves_own_zeros = self.anytime
@@ -240,7 +240,7 @@ class StudentLearner(Learner):
         return self.opened - (0 if self.anytime else self.lag)
 
     def _absorb(self, round_: Waiting) -> None:
-        """Bet on a round, and learn from it. (An anytime promise is watched in `open` and `_end`.)"""
+        """Bet on a round, and learn from it. (An anytime guarantee is watched in `open` and `_end`.)"""
         if round_.status == LEFT_OUT:
             return
         if not self.anytime:
@@ -278,7 +278,7 @@ class StudentLearner(Learner):
         if self.anytime or self.lost or self.learned < self._needed:
             upper = self._counted_from(context, risk)
             if upper < math.inf:
-                self.watch.promise(risk)
+                self.watch.guarantee(risk)
         self.waits[place] = Waiting(OPEN, context, upper)
         self.opened += 1
         return place
@@ -337,8 +337,8 @@ class StudentLearner(Learner):
         if place in self.waits:
             self._judge(self.waits[place], least_quotient(self.rules, sample, advised))
 
-    def count_start(self, promise: str) -> None:
-        self.starts += promise in ("declared", "certified")
+    def count_start(self, guarantee: str) -> None:
+        self.starts += guarantee in ("declared", "certified")
 
     @property
     def evidence(self) -> float:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from safedial.bounds.least_squares import SPARE, WORST
 from safedial.bounds.t_laws import t_quantile
 from safedial.model.dial import rounded_down
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.rounds.shared_terms import exact_curves, largest_intensity, part_given, start_assumptions
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ EXCHANGEABLE = (
 
 
 def assumptions(decision: Decision) -> list[str]:
-    """The conditions of this decision's promise, one sentence each."""
+    """The conditions of this decision's guarantee, one sentence each."""
     rules, options = decision.rules, decision.rules.policy.options
     shared = [
         exact_curves(rules),
@@ -41,7 +41,7 @@ def assumptions(decision: Decision) -> list[str]:
     ]
     if (own := start_assumptions(decision, shared)) is not None:
         return own
-    anytime = options["promise"] == "anytime"
+    anytime = options["guarantee"] == "anytime"
     fixed = "the features, the lag and the probe" + (", λ and a of the mixture" if anytime else "")
     over = (
         "the probability is over the past rounds too; among rounds given a full dose it is at most the stated one only "
@@ -58,22 +58,22 @@ def assumptions(decision: Decision) -> list[str]:
         *own,
         *shared,
         *([] if anytime else [late]),
-        *([over] if options["promise"] == "per_round" else []),
+        *([over] if options["guarantee"] == "per_round" else []),
         "rounds from before the first decision, if any, satisfy all of this too",
         f"{fixed} were fixed before the first round",
     ]
 
 
 def statement(decision: Decision) -> str:
-    """The promise in one sentence."""
-    spec, promise = decision.rules.spec, PROMISES[decision.promise]
+    """The guarantee in one sentence."""
+    spec, guarantee = decision.rules.spec, GUARANTEES[decision.guarantee]
     event = decision.rules.learner.event(decision.rules)
     words = f"P({event}) <= {spec.violation_risk:g} in this round"
-    if not promise.proved:
+    if not guarantee.proved:
         return f"none is proved yet: P({event}) rests on your judgement alone (you declared the start dose safe)"
-    if promise.from_constants:
+    if guarantee.from_constants:
         return f"{words}, from the constants (start-up)"
-    kind = decision.rules.policy.options["promise"]
+    kind = decision.rules.policy.options["guarantee"]
     if decision.rules.policy.options["either"]:
         return f"{words}, for Gaussian noise of any size, or for exchangeable rounds"
     if kind == "per_round":
@@ -89,7 +89,7 @@ def facts(decision: Decision) -> dict[str, Any]:
     spec, seen, upper = decision.rules.spec, decision.prediction, decision.choice.bounds.cost_upper
     failure = {} if spec.estimation_risk is None else {"estimation_risk": spec.estimation_risk}
     return {
-        "assumptions": assumptions(decision) if PROMISES[decision.promise].claimed else [],
+        "assumptions": assumptions(decision) if GUARANTEES[decision.guarantee].claimed else [],
         "risk": {"violation_risk": spec.violation_risk, "this_round": spec.violation_risk, **failure},
         "model": {
             "reward": seen.reward,
@@ -118,7 +118,7 @@ def arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
     how = f"the estimate {model['cost']:.4g} + {upper - model['cost']:.4g}"
     if seen_other := facts.get("conformal"):
         how = f"the larger of the Student bound and the conformal one, {seen_other['cost_upper']:.4g}"
-    elif decision.rules.policy.options["promise"] == "per_round":
+    elif decision.rules.policy.options["guarantee"] == "per_round":
         quantile = float(t_quantile(float(model["degrees_of_freedom"]), spec.violation_risk))
         how = f"the estimate {model['cost']:.4g} + t quantile {quantile:.4g} x noise {model['noise']:.4g} x "
         how += f"sqrt(1 + {model['width']:.4g}^2)"

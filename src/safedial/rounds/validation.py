@@ -14,7 +14,7 @@ from safedial.bounds.rounding import NORM_SLACK
 from safedial.errors import InvalidInput, refusal, require
 from safedial.model.dial import Dial, Features, as_vector, real
 from safedial.model.dose import as_dose
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.model.noise_scale import check_rises
 from safedial.model.spec import LARGEST, NUMBERS, SafetySpec
 from safedial.policies import Policy, check_proved
@@ -204,18 +204,18 @@ def _learner_of(rule: Policy, spec: SafetySpec, dim: int) -> type[Learner]:
     """The class of a policy's learner, if they can run online under the spec."""
     require(not rule.knows_truth, "policy", rule.name, "knows the truth and cannot run online", "simulate it instead")
     learner = kind_of(rule, spec)
-    given, stated = PROMISES[rule.promise], PROMISES[spec.promise]
+    given, stated = GUARANTEES[rule.guarantee], GUARANTEES[spec.guarantee]
     same = (given.exchangeable, given.bracketed, given.gaussian) == (
         stated.exchangeable,
         stated.bracketed,
         stated.gaussian,
     )
-    words = f"does not match policy {rule.name}, whose promise is {rule.promise!r}"
+    words = f"does not match policy {rule.name}, whose guarantee is {rule.guarantee!r}"
     way_out = (
-        "set the spec's promise to 'conformal' for hp_conformal, 'bracket' for hp_shield, 'student' for hp_student, "
+        "set the spec's guarantee to 'conformal' for hp_conformal, 'bracket' for hp_shield, 'student' for hp_student, "
     )
     way_out += "and only for them"
-    require(same, "promise", spec.promise, words, way_out)
+    require(same, "guarantee", spec.guarantee, words, way_out)
     exploring = rule.options.get("learn_from") == "exploring"
     require(not exploring, "learn_from", "exploring", "cannot run online: outcomes do not say which rounds explored")
     check_dim(rule.options.get("radius"), dim)

@@ -1,5 +1,5 @@
-"""The watch over an agent or a study: evidence that the promise is broken (bounds.monitor), or that the noise is larger
-than stated (bounds.monitor).
+"""The watch over an agent or a study: evidence that the guarantee is broken (bounds.monitor), or that the noise is
+larger than stated (bounds.monitor).
 
 It never waits for an outcome. A round counts as kept from its decision on, and is revised when its outcome is known. So
 open, void, expired and late rounds, whatever the reason, only lower the evidence, which stays valid (bounds.monitor),
@@ -28,10 +28,10 @@ COUNTS = ("unwatched", "new_unwatched", "new_watched", "unwatched_from", "watche
 
 
 class Watch:
-    """What the outcomes of a learner's rounds say about its promise; `level` bounds the chance of any false alarm.
+    """What the outcomes of a learner's rounds say about its guarantee; `level` bounds the chance of any false alarm.
 
     `monitor` and `tails` hold the evidence; `crossed` and `noisy` say whether it ever reached its limit. `unwatched`
-    counts the rounds with a promise that ended without an outcome to count; `new_unwatched` of `new_watched` count
+    counts the rounds with a guarantee that ended without an outcome to count; `new_unwatched` of `new_watched` count
     since that rule was resumed. Each `…_from` is the last round before a resume.
     """
 
@@ -46,7 +46,7 @@ class Watch:
 
     @property
     def evidence(self) -> float:
-        """Evidence that the promise is broken, or that rounds are not exchangeable: starts at 1; 1/level stops."""
+        """Evidence that the guarantee is broken, or that rounds are not exchangeable: starts at 1; 1/level stops."""
         own = self.learner.evidence
         return float(monitor.evidence(self.monitor)) if own is None else own
 
@@ -66,7 +66,7 @@ class Watch:
         """Record the learner's own alarm."""
         self.crossed = self.crossed or self.learner.alarmed
 
-    def promised(self, round_: Round) -> Round:
+    def guaranteed(self, round_: Round) -> Round:
         """Count a decided round as kept. Returns the round, no longer watched if it can prove nothing."""
         if self.learner.watches_itself:
             self.new_watched += round_.watched
@@ -101,8 +101,8 @@ class Watch:
         throttled: bool = False,
         dropped: bool = False,
     ) -> list[float]:
-        """Compare a reported outcome with the promise and the stated noise, whatever other rounds are open. `dropped`:
-        the learner takes nothing from it. Returns what it added to `tails`, or [].
+        """Compare a reported outcome with the guarantee and the stated noise, whatever other rounds are open.
+        `dropped`: the learner takes nothing from it. Returns what it added to `tails`, or [].
         """
         if self.learner.watches_itself:
             judges = _throttled_judges if throttled else self.learner.judges

@@ -47,9 +47,9 @@ SAFE = {
 }
 """The page loads nothing from elsewhere, and no other page may frame it."""
 
-ABOUT = """Set one dial for each context: high reward, and a promise on the realized cost in every round.
+ABOUT = """Set one dial for each context: high reward, and a guarantee on the realized cost in every round.
 
-Each decision's certificate states its promise and all assumptions. Errors are problem+json with a `code`; no error
+Each decision's certificate states its guarantee and all assumptions. Errors are problem+json with a `code`; no error
 repeats a context. Writes are acknowledged after their commit and are safe to repeat."""
 
 

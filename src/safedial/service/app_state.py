@@ -44,7 +44,7 @@ GAUGES = {
     "unwatched": "Rounds that ended without an outcome that the watch can count.",
     "resumes": "How often a person cleared an alarm.",
     "stopped": "1 while the guard advises the fallback.",
-    "evidence": "Evidence that the promise is broken: 1 at the start.",
+    "evidence": "Evidence that the guarantee is broken: 1 at the start.",
 }
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.rounds.decision import proposal_answer
 from safedial.rounds.outcome import STATUSES
 from safedial.service.timeline import (
@@ -59,8 +59,8 @@ def series(track: Track, points: int) -> dict[str, Any]:
             "limits": _phase_limits(track),
             "below": rules.policy.options.get("direction") == "below",
             "costs": _limits(rules),
-            "risk": rules.spec.promised_risk,
-            "promise": rules.spec.promise,
+            "risk": rules.spec.guaranteed_risk,
+            "guarantee": rules.spec.guarantee,
             "proved": _proved(track),
             "policy": rules.policy.name,
             "reads_reward": rules.learner.needs_reward(rules),
@@ -75,7 +75,7 @@ def series(track: Track, points: int) -> dict[str, Any]:
             "interval": list(share_interval(over.sum(), known.sum())),
             "stops": [_turn(stop) for stop in track.stops[-20:]],
             "resumes": [_turn(resume) for resume in track.resumes[-20:]],
-            "promised_since": next((moment(one.at) for one in track.amendments if one.seq == began), None),
+            "guaranteed_since": next((moment(one.at) for one in track.amendments if one.seq == began), None),
             "amendments": [_turn(amendment) for amendment in track.amendments[-20:]],
             "ages": ages(track),
             "curves": curves(track, points, path),
@@ -83,14 +83,14 @@ def series(track: Track, points: int) -> dict[str, Any]:
 
 
 def _proved(track: Track) -> str:
-    """Which decisions have a proved promise: the "latest" of those that claim one, an "earlier" one, or "none". Before
-    the first of them, what that one will have without outcomes.
+    """Which decisions have a proved guarantee: the "latest" of those that claim one, an "earlier" one, or "none".
+    Before the first of them, what that one will have without outcomes.
     """
     rules, proved = track.study.spec.rules, track.column("proved")
     claimed = proved[np.isfinite(proved)]
     if not len(claimed):
-        start = PROMISES[rules.spec.promise].start if rules.start_action is None else "declared"
-        return "latest" if PROMISES[start].proved else "none"
+        start = GUARANTEES[rules.spec.guarantee].start if rules.start_action is None else "declared"
+        return "latest" if GUARANTEES[start].proved else "none"
     return "latest" if claimed[-1] else "earlier" if claimed.any() else "none"
 
 

@@ -1,7 +1,7 @@
 """`safedial demo`: a simulated dosing clinic that uses the service over HTTP as a real one would.
 
 Outcomes come late, a nurse lowers some doses, some values are corrected, some patients never come back. The clinic's
-truth is linear in the context and its noise is Gaussian, so the promise's assumptions hold.
+truth is linear in the context and its noise is Gaussian, so the guarantee's assumptions hold.
 """
 
 from __future__ import annotations

@@ -320,7 +320,7 @@ async def resume(service: Service, request: Request, caller: Caller, fields: dic
 
 @writes("/v1/studies/{name}/amendment", role="admin", takes=schemas.Amendment, key=True)
 async def amendment(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
-    """Change the specification from the next decision on. Earlier rounds stay judged by the earlier rules."""
+    """Change the specification from the next decision on. Earlier rounds stay judged by what was stated then."""
     study = await service.study(request.path_params["name"])
     amend = partial(study.amend, **fields, key=idempotency_key(request), actor=caller.actor)
 

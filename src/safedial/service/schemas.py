@@ -19,7 +19,7 @@ class Guard(BaseModel):
 
     model_config = ConfigDict(extra="allow")
     alarm_level: float | None = Field(
-        None, gt=0, lt=1, description="level of the alarms on the promise and on the noise; 0.01"
+        None, gt=0, lt=1, description="level of the alarms on the guarantee and on the noise; 0.01"
     )
     max_open: int | None = Field(None, ge=1, description="decisions that may wait for an outcome; 10,000")
     max_open_hours: float | None = Field(None, gt=0, description="how long an outcome may be open")
@@ -44,7 +44,7 @@ class Spec(BaseModel):
     model_config = ConfigDict(extra="allow")
     dim: int | None = Field(None, ge=1, description="length of the context")
     threshold: float | None = Field(
-        None, description="τ: the largest acceptable cost, > 0 (of any sign with promise bracket); or costs"
+        None, description="τ: the largest acceptable cost, > 0 (of any sign with guarantee bracket); or costs"
     )
     costs: dict[str, Any] | None = Field(
         None,
@@ -61,7 +61,7 @@ class Spec(BaseModel):
     coefficient_bound: float | None = Field(None, gt=0, description="S")
     context_bound: float | None = Field(None, gt=0, description="L")
     ridge: float | None = Field(None, gt=0, description="λ")
-    promise: str | None = Field(None, description="certified, joint, conformal or bracket")
+    guarantee: str | None = Field(None, description="certified, joint, conformal or bracket")
     policy: Any = Field(
         None, description="hp_probe, hp_ucb, hp_conformal, hp_shield or hp_student; a name, or an object with options"
     )

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from safedial.bounds.margin import round_risk, tail_factor
 from safedial.bounds.monitor import ODDS, Monitor, evidence
 from safedial.bounds.tolerated import Cost
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.rounds.outcome import STATUSES, Sample, cost_at_advice, counted_from, for_the_watch, next_status
 from safedial.study.database import reading, sa
 from safedial.study.event import DECISIONS, EVENT_KINDS, RoundHistory, orjson, waits
@@ -50,7 +50,7 @@ COLUMNS = (
 )
 _DECIDED = (
     *("action", "safe_action", "prediction.reward", "round", "baseline_cost", "evidence", "proposal"),
-    *("intensity", "fallback_reason", "promise", "limiter", "key", "meta", "unit", "visit"),
+    *("intensity", "fallback_reason", "guarantee", "limiter", "key", "meta", "unit", "visit"),
 )
 _OTHERS = ("reward", "cost", "applied_action", "throttled", "unrelated", "rule", "evidence", "keep_learning")
 
@@ -180,9 +180,9 @@ class Track:
         self.seq = event.seq
 
     def _decided(self, seq: int, at: int, tag: int, fields: list[Any]) -> None:
-        *numbers, intensity, fallback_reason, promise, limiter = fields[:-4]
+        *numbers, intensity, fallback_reason, guarantee, limiter = fields[:-4]
         visit = Visit(*fields[-4:])
-        said, learner = PROMISES[promise], self.study.spec.at(seq).learner
+        said, learner = GUARANTEES[guarantee], self.study.spec.at(seq).learner
         watched = not fallback_reason and said.claimed
         start = watched and (said.from_constants or not said.proved) and learner.watches_itself
         proved = float(said.proved) if said.claimed else nan
@@ -319,7 +319,7 @@ def _over_threshold(track: Track) -> tuple[Any, Any]:
 
 
 def unwatched(track: Track) -> int:
-    """How many rounds with a promise ended without an outcome that the watch can count."""
+    """How many rounds with a guarantee ended without an outcome that the watch can count."""
     return sum(_unwatched(part) for part in track.phases)
 
 
@@ -340,7 +340,7 @@ def _voided_excess(track: Track) -> Any:
 
 
 def _watched(track: Track) -> tuple[Any, Any]:
-    """Which decisions are watched, and the allowed risk of each, as in `rounds.watch.Watch.promised`."""
+    """Which decisions are watched, and the allowed risk of each, as in `rounds.watch.Watch.guaranteed`."""
     study, number = track.study.spec, track.column("number")
     watched = (track.column("watched") > 0) & (track.column("status") != NOTHING)
     allowed = np.zeros(number.shape)
@@ -356,7 +356,7 @@ def _watched(track: Track) -> tuple[Any, Any]:
 
 
 def _judged(track: Track) -> tuple[Any, Any]:
-    """By row, whether an outcome breaks the promise at the advised setting, and whether it does not tell."""
+    """By row, whether an outcome breaks the guarantee at the advised setting, and whether it does not tell."""
     number: Any = track.column("number")
     throttled = track.column("status") == THROTTLED
     below = track.column("applied_action") <= track.column("action")

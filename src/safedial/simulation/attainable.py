@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.model.dose import Dose
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec, as_columns, check_grids
 from safedial.simulation.linear_world import LinearWorld
 from safedial.simulation.world import Exposure, World, generators
@@ -82,11 +82,11 @@ def attainable_curve(
     contexts, (rounds, seeds, d), if they are not given.
 
     None where there is none: a mean reward that is not linear, contexts that answer to the policy, or no exact
-    clairvoyant (sensor noise, a noise scale, a promise for all rounds together).
+    clairvoyant (sensor noise, a noise scale, a guarantee for all rounds together).
     """
     linear = isinstance(world, LinearWorld) and world.mean == "linear" and not world.is_own and not world.adversarial
     plain = not (spec.noise_scale or spec.reward_sensor_noise or spec.cost_sensor_noise)
-    if not (linear and plain and PROMISES[spec.promise].each_round):
+    if not (linear and plain and GUARANTEES[spec.guarantee].each_round):
         return None
     columns, rngs = as_columns(spec), generators(seeds, ("truth", "context", "reward_noise"))
     truth = world.draw_truth(spec, rngs)

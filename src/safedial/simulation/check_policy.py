@@ -3,7 +3,7 @@
 Claims in `CLAIMS` take the policy and its factory; those in `SPEC_CLAIMS` take the policy and each spec of `SPECS` in
 turn. Policies with the linear learner are tested on random predictions; policies with their own learner are tested in a
 simulation. A claim that does not apply to a policy raises `NotApplicable` with the reason. Only a policy that calls
-itself "certified" or "conformal" must keep a promise.
+itself "certified" or "conformal" must keep a guarantee.
 
 `check_policy`: one list of claims that every policy must meet, including your own.
 
@@ -25,13 +25,13 @@ from safedial.bounds.choice import Choice
 from safedial.bounds.estimate import Prediction
 from safedial.bounds.safe_set import safe_set
 from safedial.errors import InvalidInput
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import CONSTANTS, SafetySpec
-from safedial.policies import Policy, promised_risk
+from safedial.policies import Policy, guaranteed_risk
 from safedial.rounds.agent import Agent
 from safedial.simulation.linear_world import LinearWorld
 from safedial.simulation.loop import Round
-from safedial.simulation.results import promise_holds
+from safedial.simulation.results import guarantee_holds
 from safedial.simulation.run import Simulation, simulate
 
 LEVEL = 1e-6
@@ -39,11 +39,11 @@ LEVEL = 1e-6
 
 SPECS: dict[str, dict[str, Any]] = {
     "plain": {},
-    "joint": {"promise": "joint"},
+    "joint": {"guarantee": "joint"},
     "sensor": {"cost_sensor_noise": 0.05, "reward_sensor_noise": 0.1},
     "dependent sensor": {"cost_sensor_noise": 0.05, "sensor_dependent": True},
     "gaussian margin": {"margin": "gaussian"},
-    "bounded margin": {"margin": "bounded", "noise_low": -2.0, "noise_high": 1.5, "promise": "joint"},
+    "bounded margin": {"margin": "bounded", "noise_low": -2.0, "noise_high": 1.5, "guarantee": "joint"},
     "other constants": {"cost_noise": 2.0, "reward_noise": 0.2, "coefficient_bound": 3.0, "ridge": 0.3},
 }
 
@@ -119,22 +119,24 @@ def a_higher_baseline_cost_never_raises_the_dose(policy: Policy, factory: Any) -
     _each_choice(policy, spec, check)
 
 
-def violations_stay_within_the_promised_risk(policy: Policy, factory: Any) -> None:
-    """Level 1e-6 against a binomial at δ + δ′ (conformal: δ); also adversarial contexts if the promise covers them."""
+def violations_stay_within_the_guaranteed_risk(policy: Policy, factory: Any) -> None:
+    """Level 1e-6 against a binomial at δ + δ′ (conformal: δ); also adversarial contexts if the guarantee covers
+    them.
+    """
     from scipy.stats import binomtest
 
     changes: dict[str, Any] = {"cost_noise": 0.3, "reward_noise": 0.3, "threshold": [0.2, 2.0]}
     spec = plain_spec(violation_risk=0.03, estimation_risk=0.02, **changes)
-    promise = PROMISES[policy.promise]
-    _must_promise(policy, promise.proved)
-    risk = promised_risk(policy, spec)
-    for contexts in ("iid", "adversarial") if promise.from_constants and _drawn(policy, 1) else ("iid",):
+    guarantee = GUARANTEES[policy.guarantee]
+    _must_guarantee(policy, guarantee.proved)
+    risk = guaranteed_risk(policy, spec)
+    for contexts in ("iid", "adversarial") if guarantee.from_constants and _drawn(policy, 1) else ("iid",):
         world = LinearWorld(dim=3, contexts=contexts)
         _must_be_proved(policy, world, spec)
         run = simulate(policy, world, spec, rounds=300, seeds=40)
         total, rounds = int(run.violations.sum()), run.violations.size * run.rounds
         chance = binomtest(total, rounds, risk, alternative="greater").pvalue
-        assert chance > LEVEL, f"{total} violations in {rounds} rounds, promised at most {risk:g}"
+        assert chance > LEVEL, f"{total} violations in {rounds} rounds, guaranteed at most {risk:g}"
 
 
 def the_intensity_lies_between_0_and_the_safe_intensity(policy: Policy, spec: SafetySpec) -> None:
@@ -157,10 +159,10 @@ def a_batch_equals_a_loop_of_floats(policy: Policy, spec: SafetySpec) -> None:
 
 
 def no_dose_exceeds_what_a_known_cost_allows(policy: Policy, spec: SafetySpec) -> None:
-    """If the cost is known exactly (width 0), a promise on the realized cost leaves room for noise, sensor and
+    """If the cost is known exactly (width 0), a guarantee on the realized cost leaves room for noise, sensor and
     baseline, in any round and with any amount of data.
     """
-    _must_promise(policy, PROMISES[policy.promise].from_constants)
+    _must_guarantee(policy, GUARANTEES[policy.guarantee].from_constants)
     seen, coin = _must_be_drawn(policy, 200)
     for rounds in (1.0, 2500.0, 1e6):
         known = seen._replace(width=0.0 * seen.width, informative_rounds=0.0 * seen.norm + rounds)
@@ -175,8 +177,8 @@ def no_dose_exceeds_what_a_known_cost_allows(policy: Policy, spec: SafetySpec) -
 
 
 def without_data_no_dose_exceeds_what_the_norms_allow(policy: Policy, spec: SafetySpec) -> None:
-    """Before any data the mean cost may be S‖x‖, and no promise on the realized cost may assume less."""
-    _must_promise(policy, PROMISES[policy.promise].from_constants)
+    """Before any data the mean cost may be S‖x‖, and no guarantee on the realized cost may assume less."""
+    _must_guarantee(policy, GUARANTEES[policy.guarantee].from_constants)
     if policy.knows_truth:
         raise NotApplicable("it knows the truth")
     world = _world(spec)
@@ -198,12 +200,12 @@ def without_data_no_dose_exceeds_what_the_norms_allow(policy: Policy, spec: Safe
 
 
 def in_a_simulation_no_dose_exceeds_what_the_true_cost_allows(policy: Policy, spec: SafetySpec) -> None:
-    """The strong form of the promise: with probability ≥ 1 − δ′, in all rounds, the dose leaves room for noise, sensor
-    and baseline above the *true* mean cost. Level 1e-6 against a binomial over seeds.
+    """The strong form of the guarantee: with probability ≥ 1 − δ′, in all rounds, the dose leaves room for noise,
+    sensor and baseline above the *true* mean cost. Level 1e-6 against a binomial over seeds.
     """
     from scipy.stats import binomtest
 
-    _must_promise(policy, PROMISES[policy.promise].from_constants)
+    _must_guarantee(policy, GUARANTEES[policy.guarantee].from_constants)
     world, seeds = _world(spec, baseline_cost=0.1), 20
     _must_be_proved(policy, world, spec)
     over = np.zeros(seeds, dtype=bool)
@@ -223,7 +225,7 @@ CLAIMS: list[Callable[[Policy, Any], None]] = [
     thresholds_in_one_batch_equal_thresholds_one_by_one,
     zero_intensity_leaves_the_state_as_it_was,
     save_and_load_give_the_same_decisions,
-    violations_stay_within_the_promised_risk,
+    violations_stay_within_the_guaranteed_risk,
     the_options_rebuild_the_policy,
     a_higher_baseline_cost_never_raises_the_dose,
 ]
@@ -305,16 +307,16 @@ def _must_be_drawn(policy: Policy, number: int) -> tuple[Prediction, Any]:
     return drawn
 
 
-def _must_promise(policy: Policy, promises: bool) -> None:
-    if not promises:
-        raise NotApplicable(f"its promise is {policy.promise!r}")
+def _must_guarantee(policy: Policy, guarantees: bool) -> None:
+    if not guarantees:
+        raise NotApplicable(f"its guarantee is {policy.guarantee!r}")
 
 
 def _must_be_proved(policy: Policy, world: LinearWorld, spec: SafetySpec) -> None:
-    """A promise does not cover a world outside its function class, or one in which its start is not safe."""
-    start = PROMISES[policy.promise].exchangeable
+    """A guarantee does not cover a world outside its function class, or one in which its start is not safe."""
+    start = GUARANTEES[policy.guarantee].exchangeable
     why = "its start is not safe there" if start else "its cost class is not known to hold it"
-    if not promise_holds(policy, world, spec):
+    if not guarantee_holds(policy, world, spec):
         raise NotApplicable(f"nothing is proved in a linear world of these constants: {why}")
 
 

@@ -16,7 +16,7 @@ from safedial.model.dose import Dose, DoseCurve
 from safedial.model.spec import CONSTANTS, SWEPT, SafetySpec
 from safedial.policies import Policy
 from safedial.rounds.rules import plain_options
-from safedial.simulation.results import promised, settings
+from safedial.simulation.results import guaranteed, settings
 from safedial.simulation.run import Simulation, find_policy, simulate
 from safedial.simulation.world import World
 from safedial.simulation.worlds import as_world
@@ -46,7 +46,7 @@ class Comparison:
     def table(self) -> list[dict[str, Any]]:
         """A row for each policy and spec row: excess rate, regret and share of the exact clairvoyant's reward, and the
         differences of rate and regret from the first policy, paired by seed; the ends of intervals are `…_low` and
-        `…_high`, None where one seed shows no spread. `promised_risk` is None where nothing is proved, and a share
+        `…_high`, None where one seed shows no spread. `guaranteed_risk` is None where nothing is proved, and a share
         where the clairvoyant earns nothing.
         """
         return [self._row(label, row) for label, run in self.runs.items() for row in range(len(run.violations))]
@@ -63,15 +63,15 @@ class Comparison:
         return {
             "policy": label,
             **{name: float(value[row]) for name, value in grids.items()},
-            **_number("excess_rate", over.mean(), violation_interval(run.violations[row], run.rounds, self.level)),
-            "promised_risk": promised(run, row),
+            **_number("violation_rate", over.mean(), violation_interval(run.violations[row], run.rounds, self.level)),
+            "guaranteed_risk": guaranteed(run, row),
             **_number("regret", regret.mean(), seed_interval(regret, self.level) if len(run.seeds) > 1 else UNKNOWN),
             **_number(
                 "share",
                 reward.sum() / best.sum() if share else None,
                 share if share and len(run.seeds) > 1 else UNKNOWN,
             ),
-            **_number("excess_difference", fewer.mean(), (0.0, 0.0) if run is first else excesses),
+            **_number("violation_difference", fewer.mean(), (0.0, 0.0) if run is first else excesses),
             **_number("regret_difference", less.mean(), seed_interval(less, self.level) if several else UNKNOWN),
         }
 
@@ -133,8 +133,8 @@ def compare(
     Args:
         policies: policies, names, or mappings of a name and options; your own as "module:factory". The others are
             compared with the first. A mapping gives each its label.
-        spec: one for all, or one for each policy, which may differ in what they promise, not in what the world is made
-            from.
+        spec: one for all, or one for each policy, which may differ in what they guarantee, not in what the world is
+            made from.
         level: of the intervals.
         progress: called with the number of rounds just finished, of `rounds` for each policy.
         seeds, dose, points, engine, device, draws, dtype: as for `simulate`.

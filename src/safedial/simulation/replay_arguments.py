@@ -22,7 +22,7 @@ from safedial.bounds.rounding import NORM_SLACK
 from safedial.errors import InvalidInput, require
 from safedial.io import card, data_frame
 from safedial.model.dose import Dose, DoseCurve, as_dose
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec, split_rows
 from safedial.policies import Policy, as_policy, rows_learn_alike
 
@@ -86,8 +86,8 @@ def check_rounds(
     require(not policy.knows_truth, "policy", policy.name, "needs the true coefficients, which a replay does not have")
     require(isinstance(spec, SafetySpec), "spec", spec, "must be a SafetySpec")
     require(dtype in ("float64", "float32"), "dtype", dtype, "must be 'float64' or 'float32'")
-    fits = PROMISES[spec.promise].from_constants
-    require(fits, "promise", spec.promise, f"is not what {policy.name} gives", "use 'certified'")
+    fits = GUARANTEES[spec.guarantee].from_constants
+    require(fits, "guarantee", spec.guarantee, f"is not what {policy.name} gives", "use 'certified'")
     require(progress is None or callable(progress), "progress", progress, "must be a function of the rounds just done")
     contexts = _contexts(contexts)
     count, dim = contexts.shape
@@ -293,7 +293,7 @@ class Replay:
 
     def _repr_html_(self) -> str:
         facts = {"engine": self.engine, "rounds": self.rounds, "violations": self.violations.tolist()}
-        note = f"Decisions on logged contexts and outcomes. {PROMISES[self.policy.promise].in_brief}"
+        note = f"Decisions on logged contexts and outcomes. {GUARANTEES[self.policy.guarantee].in_brief}"
         return card(f"Replay of {self.policy.name}", [facts | {"reward": self.reward.tolist()}], [note])
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Whether a policy's promise is proved for a world.
+"""Whether a policy's guarantee is proved for a world.
 
 A simulation in a few plain numbers.
 
@@ -22,9 +22,9 @@ from safedial.io import card, data_frame
 from safedial.model.brackets import Growth
 from safedial.model.costs import split_spec
 from safedial.model.dose import Dose, DoseCurve
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import NAMES, SWEPT, SafetySpec, one_row
-from safedial.policies import Policy, promised_risk, shown_spec
+from safedial.policies import Policy, guaranteed_risk, shown_spec
 from safedial.policies.classes import FunctionClass
 from safedial.rounds.log_file import Log
 from safedial.rounds.rules import shortest_dose, write_parts
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 Known = LinearWorld | NonlinearWorld
 
 
-def promise_holds(policy: Policy, world: World, spec: SafetySpec, *, true: SafetySpec | None = None) -> bool:
-    """Whether the policy's promise on the realized cost is proved for the world.
+def guarantee_holds(policy: Policy, world: World, spec: SafetySpec, *, true: SafetySpec | None = None) -> bool:
+    """Whether the policy's guarantee on the realized cost is proved for the world.
 
     Certified: the mean cost lies in the policy's class, the noise is what the margin assumes, and the world's constants
     are within those that the policy uses. Conformal: rounds are exchangeable, outcomes over doses do not depend on
@@ -57,23 +57,23 @@ def promise_holds(policy: Policy, world: World, spec: SafetySpec, *, true: Safet
         spec: what the policy uses.
         true: the world's constants, if they differ.
     """
-    promise = PROMISES[policy.promise]
+    guarantee = GUARANTEES[policy.guarantee]
     if isinstance(world, DoseResponseWorld) and not world.is_own:
-        return promise.bracketed and _bracket_holds(policy, world, spec)
-    if not isinstance(world, Known) or world.is_own or promise.bracketed:
+        return guarantee.bracketed and _bracket_holds(policy, world, spec)
+    if not isinstance(world, Known) or world.is_own or guarantee.bracketed:
         return False
     world_spec = spec if true is None else true
-    if promise.exchangeable:
+    if guarantee.exchangeable:
         exchangeable = world.contexts == "iid" and not world.binary_cost
         return exchangeable and _start_holds(policy.options["start_dose"], world, spec, world_spec)
-    if promise.gaussian:
+    if guarantee.gaussian:
         fitting = world.noise == "gaussian" and world.mean == "linear" and not world.binary_cost
         fitting = fitting or (policy.options["either"] and world.contexts == "iid" and not world.binary_cost)
         costs = [(spec, world_spec)]
         if spec.costs is not None:
             costs = list(zip(split_spec(spec).values(), split_spec(world_spec).values(), strict=True))
         return fitting and all(_start_holds(policy.options["start_dose"], world, *each) for each in costs)
-    if not promise.from_constants or not _within(world_spec, spec):
+    if not guarantee.from_constants or not _within(world_spec, spec):
         return False
     fitting = policy.knows_truth or _realizable(policy.options.get("cost_class"), world, world_spec)
     return fitting and (world.binary_cost or (world.noise in SUB_GAUSSIAN and margin_holds(world_spec, world)))
@@ -99,7 +99,7 @@ def _keeps(growth: Growth, world: DoseResponseWorld) -> bool:
 
 
 LIMITS = ("cost_noise", "coefficient_bound", "context_bound", "cost_sensor_noise")
-"""The constants of the certified promise."""
+"""The constants of the certified guarantee."""
 
 
 def _within(true: SafetySpec, stated: SafetySpec) -> bool:
@@ -190,7 +190,7 @@ def summary(simulation: Simulation, row: int = 0) -> dict[str, Any]:
         "exact_clairvoyant_reward": float(simulation.exact_clairvoyant_reward[row].mean()),
         "full_dose_rounds": float(simulation.full_dose_rounds[row].mean()),
         "full_dose_violation_rate": _share(simulation.full_dose_violations[row], simulation.full_dose_rounds[row]),
-        "promised_risk": promised(simulation, row),
+        "guaranteed_risk": guaranteed(simulation, row),
         "regret_ci": list(seed_interval(simulation.regret[row])),
         "informative_rounds": float(simulation.informative_rounds[row].mean()),
         "uncertified_rounds": float(simulation.uncertified_rounds[row].mean()),
@@ -211,21 +211,21 @@ def summary(simulation: Simulation, row: int = 0) -> dict[str, Any]:
 
 
 def notebook_card(simulation: Simulation) -> str:
-    """A simulation as HTML for a notebook: a row for each spec row, and whether the promise is proved here."""
-    rounds, promise = simulation.rounds, PROMISES[simulation.policy.promise]
+    """A simulation as HTML for a notebook: a row for each spec row, and whether the guarantee is proved here."""
+    rounds, guarantee = simulation.rounds, GUARANTEES[simulation.policy.guarantee]
     rows = (
         {
             "threshold": _threshold(simulation.spec, row),
             "violation rate": float(simulation.violations[row].mean() / rounds),
             "95 % interval": list(violation_interval(simulation.violations[row], rounds)),
-            "promised risk": promised(simulation, row),
+            "guaranteed risk": guaranteed(simulation, row),
             "regret": float(simulation.regret[row].mean()),
             "share of the clairvoyant's reward": _share(simulation.reward[row], simulation.clairvoyant_reward[row]),
         }
         for row in range(len(simulation.violations))
     )
     proved = _proved(simulation)
-    note = f"{promise.in_brief} It is true in this simulated world." if proved else "Nothing is proved in this world."
+    note = f"{guarantee.in_brief} It is true in this simulated world." if proved else "Nothing is proved in this world."
     title = f"{simulation.policy.name} in {simulation.world.name}: {rounds:,} rounds, {len(simulation.seeds)} seeds"
     return card(title, rows, [note])
 
@@ -249,19 +249,19 @@ def _share(part: Array, whole: Array) -> float | None:
     return float(part.sum() / whole.sum()) if whole.sum() else None
 
 
-def promised(simulation: Simulation, row: int) -> float | None:
-    """The risk of a spec row's promise (`SafetySpec.promised_risk`), or None if there is no promise."""
+def guaranteed(simulation: Simulation, row: int) -> float | None:
+    """The risk of a spec row's guarantee (`SafetySpec.guaranteed_risk`), or None if there is no guarantee."""
     if not _proved(simulation):
         return None
-    total = np.atleast_1d(promised_risk(simulation.policy, simulation.stated or simulation.spec))
+    total = np.atleast_1d(guaranteed_risk(simulation.policy, simulation.stated or simulation.spec))
     return float(total[row if total.size > 1 else 0])
 
 
 def _proved(simulation: Simulation) -> bool:
-    """Whether the promise is proved: the world is within what was stated to the policy, its threshold too."""
+    """Whether the guarantee is proved: the world is within what was stated to the policy, its threshold too."""
     spec, stated = simulation.spec, simulation.stated or simulation.spec
     kept = spec.costs is not None or bool(np.all(stated.threshold <= np.asarray(spec.threshold)))
-    return kept and promise_holds(simulation.policy, simulation.world, stated, true=spec)
+    return kept and guarantee_holds(simulation.policy, simulation.world, stated, true=spec)
 
 
 # --- The log of a simulated run
@@ -348,11 +348,11 @@ RESULTS = ("violation_rate", "regret", "reward", "clairvoyant_reward", "informat
 POOLED = ("seeds", "ci_low", "ci_high", "regret_low", "regret_high", "reward_share", "attainable_share")
 """What a row of a sweep has beside."""
 
-COMPARED = ("excess_rate", "regret", "share", "excess_difference", "regret_difference")
+COMPARED = ("violation_rate", "regret", "share", "violation_difference", "regret_difference")
 """The numbers of a comparison, each with the ends of its interval."""
 
 TAKEN = {"policy", "world", "dose", "rounds", "engine", "device", "draws", "dtype", "interrupted", "seed", "round"}
-TAKEN |= {*NAMES, *RESULTS, *POOLED, *CURVES, "attainable_reward", "promised_risk", "level"}
+TAKEN |= {*NAMES, *RESULTS, *POOLED, *CURVES, "attainable_reward", "guaranteed_risk", "level"}
 TAKEN |= {f"{name}{end}" for name in COMPARED for end in ("", "_low", "_high")}
 """The names of columns that no field of a world may have."""
 

@@ -29,7 +29,7 @@ from safedial.bounds.confidence import check_dim, check_scale
 from safedial.bounds.radii import PLAIN, needs_more, with_ridge
 from safedial.errors import is_whole, require
 from safedial.model.dose import Dose, DoseCurve, as_dose
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.model.own_names import made_by
 from safedial.model.spec import SafetySpec, check_grids
 from safedial.policies import Policy, as_policy, check_proved
@@ -74,7 +74,7 @@ Array = NDArray[np.float64]
 class Simulation:
     """Outcomes by (spec row, seed), and curves by (checkpoint, spec row, seed). Rewards and regret are noise-free.
 
-    `alarmed`: whether the policy's own test found rounds that contradict its promise (HP-Conformal only).
+    `alarmed`: whether the policy's own test found rounds that contradict its guarantee (HP-Conformal only).
     """
 
     policy: Policy
@@ -300,7 +300,7 @@ def _check(policy: Policy, world: Any, spec: Any, *, rounds: Any, points: Any) -
     check_dim(policy.options.get("radius"), world.dim)
     check_scale(policy.options.get("radius"), spec)
     rule = "is needed to simulate: the world uses it"
-    way_out = BRACKET_PLAN if PROMISES[spec.promise].bracketed else ""
+    way_out = BRACKET_PLAN if GUARANTEES[spec.guarantee].bracketed else ""
     for name in world.constants:
         several = spec.costs if name == "cost_noise" and spec.costs is not None else {}
         for cost, each in several.items():
@@ -308,14 +308,14 @@ def _check(policy: Policy, world: Any, spec: Any, *, rounds: Any, points: Any) -
         require(several or getattr(spec, name) is not None, name, None, rule, way_out)
     check_proved(policy, spec)
     _check_match(policy, world, spec, rounds)
-    given, stated = PROMISES[policy.promise], PROMISES[spec.promise]
+    given, stated = GUARANTEES[policy.guarantee], GUARANTEES[spec.guarantee]
     if not given.exchangeable:
         knowing = policy.knows_truth and not world.constants
         fits = knowing or (not stated.exchangeable and given.gaussian >= stated.gaussian)
-        require(fits, "promise", spec.promise, f"is not what {policy.name} gives")
+        require(fits, "guarantee", spec.guarantee, f"is not what {policy.name} gives")
     else:
         fits = stated.each_round and not stated.gaussian
-        require(fits, "promise", spec.promise, f"is not what {policy.name} gives", "use conformal")
+        require(fits, "guarantee", spec.guarantee, f"is not what {policy.name} gives", "use conformal")
         sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
         require(sensor == (0.0, 0.0), "sensor noise", sensor, f"must be 0 for {policy.name}")
 
@@ -329,7 +329,7 @@ def check_learner(policy: Policy, world: World, spec: SafetySpec) -> None:
     words = "has parts of the plain linear estimate, and its radius or the margin needs more than that"
     require(not mixed or not needs_more(policy.options.get("radius"), spec), "policy", name, words, way_out)
     require(linear or scale is None, "noise_scale", scale, f"needs a linear learner, which {name} is not")
-    given = PROMISES[policy.promise]
+    given = GUARANTEES[policy.guarantee]
     proved = linear or spec.costs is None or given.bracketed or given.gaussian
     require(proved, "costs", list(spec.costs or ()), f"need a linear learner, which {name} is not", "use hp_probe")
     if world.adversarial:
@@ -348,7 +348,7 @@ def _check_match(policy: Policy, world: World, spec: SafetySpec, rounds: int) ->
         require(sensor == (0.0, 0.0), "sensor noise", sensor, "must be 0 where costs are 0 or 1")
     if world.binary_cost:
         rule = "assumes Gaussian noise, and costs that are 0 or 1 have none"
-        require(not PROMISES[policy.promise].gaussian, "policy", policy.name, rule, "use nonlinear_hp_probe")
+        require(not GUARANTEES[policy.guarantee].gaussian, "policy", policy.name, rule, "use nonlinear_hp_probe")
         inside = np.all(np.asarray(spec.threshold) < 1)
         require(inside, "threshold", spec.threshold, "must be below 1 where costs are 0 or 1", "0.5 means: no event")
         knowing = policy.binary_cost or not policy.knows_truth

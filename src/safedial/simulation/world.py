@@ -12,7 +12,7 @@ Four are sub-Gaussian, each with optimal constant exactly 1:
 A mean-zero variable's constant is at least its standard deviation. Here they are equal, so none of the four is easier
 than its constant says. tests/simulation checks each moment-generating function on a grid.
 
-Three are not, and void the certified promise (κ is then only a scale); they are for policies that need no constants:
+Three are not, and void the certified guarantee (κ is then only a scale); they are for policies that need no constants:
 
 | family | distribution |
 |---|---|

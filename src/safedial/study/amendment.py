@@ -1,15 +1,16 @@
 """Amendments: a study's specification changes from the next decision on.
 
 An amendment begins a new phase, unless it changes only what is shown or what stops a study (`SHOWN`, `STOPS`): then
-promise, learning and evidence go on, and the new guard judges the evidence so far.
+guarantee, learning and evidence go on, and the new guard judges the evidence so far.
 
 The rounds before a new phase stay with their own state, rules and evidence: a late outcome, a correction or a void
-goes to the state that decided the round, and may still stop the study. The rounds after it begin a new promise, with
+goes to the state that decided the round, and may still stop the study. The rounds after it begin a new guarantee, with
 new evidence. What is open, and for how long, is limited by the latest guard, for all rounds. Nothing else carries over
 but what an amendment must not hide: a stop, the resumes, the earlier amendments, what the stop rule counts (decisions,
 and outcomes above the threshold of their own phase) and, on the same dial, the last setting.
 
-The new promise begins with an empty learner, as a new study would, unless what was learned does not depend on what has
+The new guarantee begins with an empty learner, as a new study would, unless what was learned does not depend on what
+has
 changed:
 
 * the guard's rules that only stop a study (`STOPS`), and what is only shown (`SHOWN`): whatever the learner, it learns
@@ -29,7 +30,7 @@ from dataclasses import replace
 from typing import Any
 
 from safedial.errors import require
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import NAMES, SafetySpec
 from safedial.policies import FACTORIES
 from safedial.study.event import Event
@@ -48,7 +49,7 @@ SHOWN = ("labels",)
 
 def new_fields(spec: StudySpec, given: Any, *, whole: bool) -> dict[str, Any]:
     """A study's fields after an amendment: the `whole` specification is given, or what changes (None drops a field; of
-    the guard and the labels, only what is given changes). A `SafetySpec` gives the whole promise.
+    the guard and the labels, only what is given changes). A `SafetySpec` gives the whole guarantee.
     """
     if isinstance(given, SafetySpec):
         return {name: value for name, value in spec.fields.items() if name not in NAMES} | given.to_dict()
@@ -85,7 +86,7 @@ def amended_spec(before: StudySpec, fields: Mapping[str, Any], *, since: int = 0
 
 
 def _goes_on(before: StudySpec, after: StudySpec) -> bool:
-    """Whether the phase goes on, because nothing that is promised, learned or advised changes."""
+    """Whether the phase goes on, because nothing that is guaranteed, learned or advised changes."""
     return not _bound(before, after)
 
 
@@ -134,11 +135,11 @@ def keeps_learning(before: StudySpec, after: StudySpec, wanted: Any = None) -> b
     """
     proper = wanted is None or isinstance(wanted, bool)
     require(proper, "keep_learning", wanted, "must be True, False or left out")
-    rule = "starts learning again, though nothing changes that learning or the promise depends on"
+    rule = "starts learning again, though nothing changes that learning or the guarantee depends on"
     way_out = "leave it out, or create a new study; hp_conformal, hp_shield and hp_student: resume with forget"
     require(wanted is not False or not _goes_on(before, after), "keep_learning", wanted, rule, way_out)
     policy, spec = before.rules.policy, before.rules.spec
-    certified = policy.name in FACTORIES and PROMISES[policy.promise].from_constants and not spec.learns_noise
+    certified = policy.name in FACTORIES and GUARANTEES[policy.guarantee].from_constants and not spec.learns_noise
     bound = _bound(before, after, before.learner.kept_through if certified else ())
     rule = f"has no proof here: what was learned may depend on {', '.join(bound)}"
     require(not (wanted and bound), "keep_learning", wanted, rule, "leave it out, and learning starts again")

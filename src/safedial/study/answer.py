@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.rounds.certificate import certificate, explain, proposed
 from safedial.rounds.decision import Certificate, Decision, Text
 from safedial.rounds.shared_terms import REPORTED
@@ -128,7 +128,7 @@ LEFT_OUT = (
 )
 KEPT = (
     "the estimate also uses rounds from before the amendment, which changed nothing that the estimate rests on; its "
-    "risk is counted from its first round on, the promise from the amendment on"
+    "risk is counted from its first round on, the guarantee from the amendment on"
 )
 AMENDED = ("seq", "from_round", "at", "changed", "keep_learning", "begins_phase")
 """What a decision's event says of each amendment."""
@@ -160,7 +160,7 @@ class StudyDecision(NamedTuple):
     def __repr__(self) -> str:
         dial, safe = self.decision.rules.dial, self.safe_action
         words = f"action={dial.text(self.action)}, safe_action={'None' if safe is None else dial.text(safe)}"
-        return f"StudyDecision({self.id!r}, {words}, promise={self.promise!r})"
+        return f"StudyDecision({self.id!r}, {words}, guarantee={self.guarantee!r})"
 
     @property
     def action(self) -> float:
@@ -175,8 +175,8 @@ class StudyDecision(NamedTuple):
         return self.decision.safe_action
 
     @property
-    def promise(self) -> str:
-        return self.decision.promise
+    def guarantee(self) -> str:
+        return self.decision.guarantee
 
     @property
     def limit(self) -> str:
@@ -195,7 +195,7 @@ class StudyDecision(NamedTuple):
         facts = certificate(self.decision, shared=shared)
         rests = [FEEDBACK[self.learning_order] if words == REPORTED else words for words in facts["assumptions"]]
         rules, body = self.decision.rules, self.body
-        said = PROMISES[self.promise]
+        said = GUARANTEES[self.guarantee]
         if rests and body["void"] and (said.proved or not said.claimed):  # a declared start rests on no round
             rests.append(VOIDED if rules.learner.in_order else LEFT_OUT)
         amended = [dict(zip(AMENDED, each, strict=True)) for each in body.get("amended", ())]
@@ -246,7 +246,7 @@ class StudyDecision(NamedTuple):
         head = f"{self.id}, {facts['at']}: {facts['open']} outcomes open, {facts['void']} void at that time."
         lines = [head, *self._notes(), *self._who(facts), labelled(explain(self.decision, facts), self.labels)]
         if facts.get("unwatched"):
-            lines.append(f"  Rounds that ended without an outcome to judge the promise by: {facts['unwatched']}.")
+            lines.append(f"  Rounds that ended without an outcome to judge the guarantee by: {facts['unwatched']}.")
         if facts.get("corrected_violations"):
             words = labelled("costs above the threshold that corrections took back", self.labels)
             lines.append(f"  {words[0].upper()}{words[1:]}: {facts['corrected_violations']}.")
@@ -255,7 +255,7 @@ class StudyDecision(NamedTuple):
         for each in facts.get("amended", ()):
             words = f"Amended from round {each['from_round']} of the study on, {each['at'][:10]}"
             after = "what was learned was kept" if each["keep_learning"] else "learning began again at round 1"
-            after = f"the promise counts from there; {after}" if each["begins_phase"] else "the promise goes on"
+            after = f"the guarantee counts from there; {after}" if each["begins_phase"] else "the guarantee goes on"
             lines.append(f"  {words} ({', '.join(each['changed'])}): {after}.")
         for each in facts.get("resumed", ()):
             what = f"Resumed after {each['rule']}" if each["rule"] else "Started again without the earlier rounds"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from safedial.errors import import_extra, require
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.rounds.decision import proposal_answer
 from safedial.rounds.rules import Rules
 from safedial.stats import violation_interval
@@ -85,7 +85,7 @@ def _advised(rules: Rules, name: str, event: Event) -> dict[str, Any]:
         "action": body.get("action"),
         "safe_action": body.get("safe_action"),
         "intensity": body.get("intensity"),
-        "promise": body.get("promise", "imported"),
+        "guarantee": body.get("guarantee", "imported"),
         "fallback_reason": body.get("fallback_reason", ""),
         "limiter": body.get("limiter", ""),
         "extrapolated": ", ".join(body.get("extrapolated", ())),
@@ -159,7 +159,10 @@ def counts_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 def _voided_excess(row: Mapping[str, Any]) -> bool:
     """A round that was declared void after an excess was reported still counts, as in `Study.status`."""
     return bool(
-        row["status"] == "void" and row["violated"] and not row["fallback_reason"] and PROMISES[row["promise"]].claimed
+        row["status"] == "void"
+        and row["violated"]
+        and not row["fallback_reason"]
+        and GUARANTEES[row["guarantee"]].claimed
     )
 
 

@@ -48,7 +48,7 @@ def create_study(
 
     Args:
         name: letters, digits, - and _.
-        spec: the promise and everything else that is fixed for the study's life, as a mapping of plain values; or a
+        spec: the guarantee and everything else that is fixed for the study's life, as a mapping of plain values; or a
             `SafetySpec`, with the rest (`dim`, `policy`, `dose`, `dial`, `features`, `guard`, `learning_order`, …) as
             arguments.
             Your own policy, `Policy(..., learner=MyLearner)`, can run a study in Python: the log keeps its name and its
@@ -88,7 +88,7 @@ def make_study(
         opened.created = notes is not None
         if notes is None and whole:
             same = read_spec(whole, quiet=True).fields == opened.spec.fields
-            way_out = "a changed promise needs a new study, or `amend`, with a reason"
+            way_out = "a changed guarantee needs a new study, or `amend`, with a reason"
             require(same, "spec", name, "differs from the study's own", way_out)
         return opened, notes or []
 

@@ -5,7 +5,7 @@ How an event changes the state, and how the state gives the next decision.
 How a correction of a reward or a cost changes the state, where the learner can revise an outcome. Other corrections,
 and voids after an outcome, replay the log (study/replay_log.py).
 
-The estimate is a sum over rounds, and so is the evidence that the promise is broken, so the new outcome takes the
+The estimate is a sum over rounds, and so is the evidence that the guarantee is broken, so the new outcome takes the
 place of the old one in both. The bound on a round's noise holds with the confidence set of any time (bounds.monitor),
 so the evidence against the noise takes the new residual as of now. An alarm that has fired stays: a person resumes.
 """
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.rounds.decision import Decision, decide, read_choice, written_choice
 from safedial.rounds.linear_learner import dnrm2
 from safedial.rounds.outcome import Asked, Outcome, Round, Sample, normalise
@@ -70,7 +70,7 @@ def body_of(decision: Decision, raw: list[float], state: State, noted: Noted) ->
         "open": state.waiting,
         "void": state.void if state.before is None else sum(each.void for each in state.learned_in),
         "imported": state.imported if state.before is None else sum(each.imported for each in state.learned_in),
-        "promise": decision.promise,
+        "guarantee": decision.guarantee,
         "round": decision.round,
         "safe_action": decision.safe_action,
         "version": __version__,
@@ -106,7 +106,7 @@ def decision_of(rules: Rules, body: Mapping[str, Any], context: Any) -> Decision
         body["intensity"],
         body["safe_action"],
         body["round"],
-        not body["fallback_reason"] and PROMISES[body["promise"]].from_constants,
+        not body["fallback_reason"] and GUARANTEES[body["guarantee"]].from_constants,
         context,
         rules.learner.read_written(rules, body["prediction"]),
         read_choice(body["choice"]),
@@ -223,14 +223,14 @@ def _decided(state: State, event: Event, body: Body, asked: Asked) -> None:
     state.new_decisions += 1
     state.broken = state.broken or body["fallback_reason"] == "assumption_broken"
     if learner.starts is not None:
-        learner.count_start(body["promise"])
+        learner.count_start(body["guarantee"])
     if body["intensity"] == 0.0 and (body["limiter"] in ("mask", "cap") or learner.leaves_own_zeros):
         learner.leave_out(place)
     elif body["intensity"] == 0.0:
         learner.lose(place, body["baseline_cost"])
     if waits(body, learner.awaits_all):
         round_ = round_of(body, asked, place)._replace(at=event.at, tag=event.hash[:TAG].hex())
-        state.open[event.seq] = state.watch.promised(round_)
+        state.open[event.seq] = state.watch.guaranteed(round_)
         if state.study.ordered:
             state.queue.append(event.seq)
     if learner.alarmed:
@@ -239,7 +239,7 @@ def _decided(state: State, event: Event, body: Body, asked: Asked) -> None:
 
 def round_of(body: Body, asked: Asked, place: Any = None) -> Round:
     """The round of a decision's event; `watched`: it claims something."""
-    watched = not body["fallback_reason"] and PROMISES[body["promise"]].claimed
+    watched = not body["fallback_reason"] and GUARANTEES[body["guarantee"]].claimed
     return Round(body["round"], place, body["action"], body["baseline_cost"], watched, asked.vector, asked.norm)
 
 

@@ -11,7 +11,7 @@ What a person does to a study as a whole: resume it, amend it, mark its log, giv
 ...     "cost_noise": 0.3, "coefficient_bound": 1, "context_bound": 1}, storage=f"sqlite:///{folder.name}/trial.db")
 >>> decision = study.ask([0.6, 0.3], key="visit-1")
 >>> decision  # doctest: +ELLIPSIS
-StudyDecision('infusion.2...', action=0.3286, safe_action=0.3286, promise='certified')
+StudyDecision('infusion.2...', action=0.3286, safe_action=0.3286, guarantee='certified')
 >>> study.tell(decision.id, reward=0.12, cost=0.09)  # doctest: +ELLIPSIS
 Receipt(decision_id='infusion.2...', seq=3, created=True)
 >>> study.verify().ok
@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from safedial.errors import InvalidInput, is_whole, printable, require
 from safedial.io import card, data_frame
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec
 from safedial.policies import Policy
 from safedial.rounds.decision import LIMITS, Text
@@ -99,7 +99,7 @@ class StudyReader:
         facts, policy = self.status(), self.spec.rules.policy
         shown = ("decisions", "outcomes", "open", "void", "violations", "evidence")
         notes = [f"Stopped: {LIMITS[facts['stop_reason']]}."] if facts["stop_reason"] else []
-        notes.append(f"{PROMISES[policy.promise].in_brief} Each decision's certificate states every assumption.")
+        notes.append(f"{GUARANTEES[policy.guarantee].in_brief} Each decision's certificate states every assumption.")
         return card(f"Study {self.name}, {policy.name}", [{name: facts[name] for name in shown}], notes)
 
     @property
@@ -358,18 +358,18 @@ class StudyConduct(StudyReader):
         actor: str | None = None,
     ) -> Receipt:
         """Change the specification from the next decision on, for a reason. Earlier rounds stay judged by the earlier
-        rules; the promise and its evidence begin again, unless only labels and rules of the guard that stop a study
+        rules; the guarantee and its evidence begin again, unless only labels and rules of the guard that stop a study
         change. A stopped study stays stopped: resume it afterwards.
 
         Args:
             spec: the whole new specification, as for `create_study`; `dim` and `features` stay as they are and may be
-                left out. Or a `SafetySpec`: all but the promise stays.
+                left out. Or a `SafetySpec`: all but the guarantee stays.
             changes: or only what differs, {"threshold": 0.6, "guard": {"max_open": 50}}.
             from_round: the round from which on it holds, as a check: it must be the next one.
             keep_learning: True keeps what was learned, or refuses where nothing proves that this is right; False starts
-                again, if the promise begins again. By default it is kept where that is proved: if only labels and rules
-                of the guard that stop a study change, or, for a certified policy with one cost, only the threshold, the
-                fallback and the guard.
+                again, if the guarantee begins again. By default it is kept where that is proved: if only labels and
+                rules of the guard that stop a study change, or, for a certified policy with one cost, only the
+                threshold, the fallback and the guard.
         """
         require((spec is None) != (changes is None), "changes", changes, "or spec must be given, but not both")
         whole = from_round is None or is_whole(from_round, 0)
@@ -393,7 +393,7 @@ class StudyConduct(StudyReader):
 
         Either all rounds are imported, before the first decision, or none. Assumed: they are complete and unselected,
         and each action was chosen without knowing anything about its outcome beyond the context. They prove nothing
-        about the promise, and the monitor does not count them. A context outside the stated ranges is refused.
+        about the guarantee, and the monitor does not count them. A context outside the stated ranges is refused.
         """
         rows = read_history(self.spec.rules, rounds)
         work = partial(
@@ -540,7 +540,7 @@ class Study(StudyConduct):
             observed_at: when it was measured, for the record (ISO 8601). At most a day before the decision, and a day
                 ahead of this clock.
             throttled: the action was lowered or stopped *because of* the outcome. This is not an override: the round
-                has no promise, nothing can be learned from it, and, as after a void, learning ends there.
+                has no guarantee, nothing can be learned from it, and, as after a void, learning ends there.
             unrelated: if a dose was advised but none applied: you state that the reason has nothing to do with the
                 outcome. The round is then skipped; otherwise it counts as void, and learning ends there.
         """

@@ -2,7 +2,7 @@
 
 A rule that fires writes one event (`alarm`); the study then advises its `fallback_action` until a person calls
 `resume`, with a reason. Caps, masks and the largest step up lower one action; its certificate shows which in `limit`.
-They only lower an action and use nothing from after it, so the promise still holds.
+They only lower an action and use nothing from after it, so the guarantee still holds.
 
 | rule | fires when |
 |---|---|
@@ -22,7 +22,7 @@ an outcome that the watch can count: void, expired, or applied above the advice 
 
 `due_after` stops nothing: an outcome that has been open for longer is shown as overdue.
 
-The specification of a study: promise, policy, units and guard, checked once and stored as plain values.
+The specification of a study: guarantee, policy, units and guard, checked once and stored as plain values.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from typing import Any, NamedTuple
 
 from safedial.errors import is_whole, require
 from safedial.model.dial import Dial, read_labels, real
-from safedial.model.guarantee import CERTIFIED, PROMISES
+from safedial.model.guarantee import CERTIFIED, GUARANTEES
 from safedial.model.spec import NAMES
 from safedial.policies import FACTORIES, Policy
 from safedial.rounds.decision import Decision, intensity_of
@@ -305,11 +305,11 @@ def read_spec(given: Any, *, quiet: bool = False, own: Policy | None = None) -> 
     unknown = sorted(set(fields) - {*NAMES, *OPTIONS, *SHAPE})
     near = get_close_matches(unknown[0], {*NAMES, *OPTIONS, *SHAPE}, n=1) if unknown else []
     require(not unknown, "spec", unknown, "has unknown names", f"did you mean {near[0]!r}?" if near else "")
-    promise = {name: value for name, value in fields.items() if name in NAMES}
+    guarantee = {name: value for name, value in fields.items() if name in NAMES}
     with warnings.catch_warnings():
         if quiet:
             warnings.simplefilter("ignore")
-        rules = Rules.from_dict({**fields, "spec": promise, "policy": _policy(fields, own)})
+        rules = Rules.from_dict({**fields, "spec": guarantee, "policy": _policy(fields, own)})
     curves = sorted(own_values(rules))
     rule = "is your own curve, which a log cannot hold"
     require(not curves, "spec", curves, rule, "use one of this package, or an Agent")
@@ -358,7 +358,7 @@ def own_policy(fields: Mapping[str, Any]) -> Policy | None:
 
 def _policy(fields: Mapping[str, Any], own: Policy | None) -> dict[str, Any] | Policy:
     """The policy's written form, with the options in it or beside it; or the user's own policy."""
-    stated = PROMISES.get(str(fields.get("promise")), CERTIFIED)
+    stated = GUARANTEES.get(str(fields.get("guarantee")), CERTIFIED)
     default = {"name": stated.default_policy, **stated.default_options}
     given, options, own = fields.get("policy", default), {}, own_policy(fields) or own
     for each in (given, own):

@@ -138,7 +138,7 @@ class BracketCalibration:
         stated = self.base is not None and self.start is not None
         rule = "is missing: a spec file states what is scaled and a share of it that is safe"
         require(stated, "base", self.base, rule, "name the column of the protocol's setting")
-        spec = SafetySpec(threshold=self.cost.threshold, violation_risk=violation_risk, promise="bracket")
+        spec = SafetySpec(threshold=self.cost.threshold, violation_risk=violation_risk, guarantee="bracket")
         options = {"base": self.base, "growth": self.cost.growth.to_dict(), "start_scale": self.start}
         policy = {"name": "hp_shield", **options, "direction": self.cost.direction}
         ranges = {name: ends for name, ends in self.ranges.items() if name in names}

@@ -1,6 +1,6 @@
 """The result of a calibration, in numbers and in words.
 
-The constants that a promise needs, from pilot or published dose–response data.
+The constants that a guarantee needs, from pilot or published dose–response data.
 
     log ─► confounded? ─► families ─► fit, cross-validation, bootstrap ─► g with its uncertainty
                └─► powers, adjusted for the context ───────────────────────┘
@@ -22,7 +22,7 @@ Both are covered by the same rule with larger constants:
     κ' = (1 + ρ)κ + ρSL/q,  q = √(2 ln 1/δ)         λS'² = λS² + 2b√(κ'²V + λS²) + b²,  b = ρSL√N
 
 for the cost, the `mixture` radius and N up to a planned number of rounds, V the largest ln det(Σ/λ) + 2 ln(1/δ′) by
-then: √(κ'²v + λS'²) ≥ √(κ'²v + λS²) + b for every v ≤ V. The promise then holds for every h within ρ of g, for that
+then: √(κ'²v + λS'²) ≥ √(κ'²v + λS²) + b for every v ≤ V. The guarantee then holds for every h within ρ of g, for that
 many rounds. That ρ holds is the calibration's estimate, not a proof.
 
 `paper` (d ≥ 2) is at least as wide as `mixture` with the same constants, so it is covered too.
@@ -46,7 +46,7 @@ from safedial.errors import InvalidInput, is_whole, require
 from safedial.io import card
 from safedial.model.dial import Dial, Features
 from safedial.model.dose import Dose, DoseCurve, curve_from_dict
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import VIOLATION_SHARE, SafetySpec
 from safedial.rounds.log_file import Log
 from safedial.rounds.specfile import SpecFile
@@ -116,7 +116,7 @@ class Calibration:
 
     @property
     def problem(self) -> str:
-        """Why this calibration cannot support a promise, in words; empty if it can."""
+        """Why this calibration cannot support a guarantee, in words; empty if it can."""
         if tied := tied_costs(self.data["cost"].outcome, self.data["cost"].action):
             return tied
         error = self.curves["cost"].error
@@ -219,7 +219,7 @@ def _rounded(curve: DoseCurve) -> DoseCurve:
         return curve
 
 
-# --- The constants that a promise needs, from pilot or published dose–response data
+# --- The constants that a guarantee needs, from pilot or published dose–response data
 
 LEAST_ROWS = 20
 
@@ -379,7 +379,7 @@ def fold_curve_error(spec: SafetySpec, *, error: float, dim: int, rounds: int, r
     Args:
         error: ρ.
         dim: d.
-        rounds: N, the planned number of rounds. After them the promise holds only for the stated curve.
+        rounds: N, the planned number of rounds. After them the guarantee holds only for the stated curve.
         radius: the policy's radius. It must be one of `RADII`, and the policy must keep it.
 
     >>> spec = SafetySpec(threshold=0.5, total_risk=0.05, reward_noise=0.3, cost_noise=0.3, coefficient_bound=1,
@@ -392,10 +392,10 @@ def fold_curve_error(spec: SafetySpec, *, error: float, dim: int, rounds: int, r
     require(sound, "error", error, "must be a number in [0, 1)", "a curve this uncertain needs more data")
     require(is_whole(rounds), "rounds", rounds, "must be the planned number of rounds, >= 1")
     sensed = spec.cost_sensor_noise or spec.reward_sensor_noise or spec.margin != "subgaussian"
-    stated = PROMISES[spec.promise]
+    stated = GUARANTEES[spec.guarantee]
     plain = not sensed and stated.from_constants and stated.each_round and spec.noise_scale is None
-    rule = "works only with promise='certified', the sub-Gaussian margin, no sensor noise and no noise_scale"
-    require(plain, "spec", spec.promise, rule)
+    rule = "works only with guarantee='certified', the sub-Gaussian margin, no sensor noise and no noise_scale"
+    require(plain, "spec", spec.guarantee, rule)
     words = "has no proof for an uncertain curve"
     require(radius in RADII, "radius", radius, words, "use " + " or ".join(map(repr, RADII)))
     check_dim(radius, dim)

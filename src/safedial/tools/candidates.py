@@ -4,7 +4,7 @@ An answer vouches for assumptions, by name. What is not answered is not vouched 
 
 One user's situation: what is vouched for, the plan, and the numbers of the simulated world.
 
-The policies to choose from: what each needs, promises and is, in one user's situation.
+The policies to choose from: what each needs, guarantees and is, in one user's situation.
 
 One line for each in `CANDIDATES`. A policy is offered if the user vouches for what it needs and it takes the user's
 kind of cost; where not, `refusal` says why. All are compared at the same risk in a round.
@@ -32,7 +32,7 @@ from safedial.errors import is_number, is_whole, require
 from safedial.model.brackets import Growth
 from safedial.model.costs import read_costs
 from safedial.model.dose import Dose, identity
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import CONSTANTS, VIOLATION_SHARE, SafetySpec
 from safedial.policies import Policy, make_policy
 from safedial.policies.baselines import clairvoyant
@@ -56,7 +56,7 @@ ASSUMPTIONS = {
     "exchangeable": "exchangeable rounds",
     "start": "safe start",
 }
-"""What a promise may rest on, in short."""
+"""What a guarantee may rest on, in short."""
 
 MEANING = {
     "exact_curve": "the cost is in proportion to a dose curve that is known exactly",
@@ -194,7 +194,7 @@ class Situation:
         if self.several:
             require(not limited, "threshold", self.threshold, "does not go with several costs: each has its own")
             other = "certified" if "constants" in self.vouched else "student"
-            costs = read_costs(self.costs, PROMISES["bracket" if self.bracketed else other])
+            costs = read_costs(self.costs, GUARANTEES["bracket" if self.bracketed else other])
             object.__setattr__(self, "costs", costs)
             return
         require(self.costs is None, "costs", self.costs, "are for cost='several'")
@@ -246,7 +246,7 @@ class Situation:
         return frozenset(self.vouched) | ({"start"} if self.start is not None else set())
 
 
-# --- The policies to choose from: what each needs, promises and is, in one user's situation
+# --- The policies to choose from: what each needs, guarantees and is, in one user's situation
 
 EXACT = ("exact_curve", "linear", "constants")
 STARTED = "start|constants"
@@ -264,14 +264,14 @@ class Candidate(NamedTuple):
         policy, options: its name and options; the options may depend on the situation.
         needs: the assumptions; "a|b" is one of both.
         costs: the kinds of cost that it takes, answers to the question `cost`.
-        promise: in words; `in_all`: how many excesses it allows in all, for one cost.
+        guarantee: in words; `in_all`: how many excesses it allows in all, for one cost.
         spec: what the user would state beside threshold or costs, and risk.
         most: the largest dimension for which it is fast enough.
     """
 
     policy: str
     needs: tuple[str, ...]
-    promise: str
+    guarantee: str
     spec: Callable[[Situation], dict[str, Any]]
     options: Callable[[Situation], dict[str, Any]] = lambda user: {}
     costs: tuple[str, ...] = ("measured",)
@@ -289,7 +289,7 @@ class Made(NamedTuple):
     @property
     def name(self) -> str:
         """The policy, and what tells it from its other forms."""
-        told = [self.policy.options.get(option) for option in ("radius", "promise")]
+        told = [self.policy.options.get(option) for option in ("radius", "guarantee")]
         told = ["Gaussian margin"] if self.spec.margin == "gaussian" else told
         return ", ".join([self.policy.name, *(each for each in told if each not in USUAL)])
 
@@ -338,16 +338,16 @@ def _split(user: Situation) -> dict[str, Any]:
 
 
 def _tight(user: Situation) -> dict[str, Any]:
-    """What an agent or a study has by rule, which earns most under the same promise (docs/choosing.md)."""
+    """What an agent or a study has by rule, which earns most under the same guarantee (docs/choosing.md)."""
     return open_options(SafetySpec(threshold=1, **_certified(user)), user.dim)
 
 
-def _learning(promise: str) -> Callable[[Situation], dict[str, Any]]:
+def _learning(guarantee: str) -> Callable[[Situation], dict[str, Any]]:
     """Of a policy that learns what it needs: constants only to certify a start, where none is declared."""
 
     def spec(user: Situation) -> dict[str, Any]:
         stated = _constants(user) if user.start is None else {}
-        return {"promise": promise, "violation_risk": user.risk, **stated}
+        return {"guarantee": guarantee, "violation_risk": user.risk, **stated}
 
     return spec
 
@@ -387,14 +387,14 @@ CANDIDATES = (
         ("exact_curve", "linear", "gaussian", STARTED),
         GIVEN,
         lambda user: _learning("student")(user) | _split(user),
-        lambda user: _start(user) | {"promise": "anytime"},
+        lambda user: _start(user) | {"guarantee": "anytime"},
     ),
     Candidate("hp_conformal", ("exact_curve", "exchangeable", STARTED), MARGINAL, _learning("conformal"), _start),
     Candidate(
         "hp_shield",
         ("growth", "exchangeable", "start"),
         MARGINAL + ", plus the share of units that break the bracket or do not tolerate the start",
-        lambda user: {"promise": "bracket", "violation_risk": user.risk},
+        lambda user: {"guarantee": "bracket", "violation_risk": user.risk},
         _bracket,
         costs=("measured", "zero-one", "several"),
     ),

@@ -1,4 +1,4 @@
-"""Checks of the promise's assumptions, each with evidence that is valid at any time.
+"""Checks of the guarantee's assumptions, each with evidence that is valid at any time.
 
     log, spec, dose ─► read_rounds ─► CHECKS ─► Findings
 
@@ -7,8 +7,8 @@ however often you look. `check_log` raises a flag at `len(CHECKS)`/(0.9·level).
 false flag in the whole life of a study is at most `level`, however the checks depend on each other; a tenth of the
 level covers the confidence set that `tails` and `influence` use. Checks of the reward are a separate family.
 
-A conformal spec states no constants, and its promise assumes exchangeable rounds. Its checks are in
-conformal_checks.py; three of them are bets (3/level each). A bracket promise needs less still (bracket_checks.py).
+A conformal spec states no constants, and its guarantee assumes exchangeable rounds. Its checks are in
+conformal_checks.py; three of them are bets (3/level each). A bracket guarantee needs less still (bracket_checks.py).
 HP-Student needs Gaussian noise of one size; five bets check it (student_checks.py).
 
 Online, call `check_log` on the rounds so far with the study's planned `horizon`, as often as you like. To add one round
@@ -24,7 +24,7 @@ from safedial.errors import require
 from safedial.model.costs import require_one_cost
 from safedial.model.dial import Dial, Features
 from safedial.model.dose import Dose, DoseCurve, as_dose
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec
 from safedial.policies import Policy
 from safedial.rounds.log_file import Log
@@ -89,7 +89,7 @@ def check_log(
 
     Args:
         dose: the dose curve that the spec states.
-        target: "cost", which the promise concerns, or "reward".
+        target: "cost", which the guarantee concerns, or "reward".
         level: the chance of any false flag.
         horizon: the planned number of rounds, fixed in advance; by default the log's length.
         policy: for a conformal, bracket or student spec: the policy, or a spec file's table, which says how it learns.
@@ -106,20 +106,20 @@ def check_log(
     >>> [finding.name for finding in check_log(log, replace(spec, cost_noise=0.2))[1] if finding.flagged]
     ['tails', 'noise']
     """
-    promise = PROMISES[spec.promise]
-    if promise.exchangeable or promise.gaussian:
+    guarantee = GUARANTEES[spec.guarantee]
+    if guarantee.exchangeable or guarantee.gaussian:
         _check_level(level)
-        rule = f"must be cost for a {spec.promise} spec"
-        require(target == "cost", "target", target, rule, "its promise is on costs")
-    if promise.bracketed:
+        rule = f"must be cost for a {spec.guarantee} spec"
+        require(target == "cost", "target", target, rule, "its guarantee is on costs")
+    if guarantee.bracketed:
         played = walk_bracket_log(log, spec, as_dose(dose), policy=policy, dial=dial, features=features)
         return played, check_bracket(played, level=level)
     log = log.prefix
-    if promise.exchangeable:
+    if guarantee.exchangeable:
         walked = walk_log(log, spec, as_dose(dose), policy)
         return walked, check_conformal(walked, needed=BETS / level)
     require_one_cost(spec)
-    if promise.gaussian:
+    if guarantee.gaussian:
         student = walk_student_log(log, spec, as_dose(dose), policy)
         return student, check_student(student, needed=STUDENT_BETS / level)
     needed = needed_evidence(level)

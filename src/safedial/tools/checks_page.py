@@ -16,7 +16,7 @@ import numpy as np
 
 from safedial.bounds.margin import margin_assumptions
 from safedial.io import html_table, write_text
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.tools.findings import Finding, Rounds, flag_at, shown
 from safedial.tools.log_watch import ExchangeabilityWatch, Watch
 from safedial.tools.marginal_rounds import BracketRounds, ConformalRounds, StudentRounds
@@ -173,13 +173,13 @@ def draw_monitor(watch: Watch | ExchangeabilityWatch, path: Path) -> Path:
         above,
         f"evidence that {watch.against}"
         if isinstance(watch, ExchangeabilityWatch)
-        else "evidence that the promise is broken",
+        else "evidence that the guarantee is broken",
     )
     rounds = np.concatenate([[start], watch.counted])
     broken, allowed = (np.cumsum(np.concatenate([[0.0], each])) for each in (watch.violated, watch.allowed))
     below.step(rounds, broken, where="post", color=COLOURS["on_expectation"])
     below.plot(rounds, allowed, color="grey", linestyle="--", linewidth=1)
-    word = "promised on average " if marginal else "allowed "
+    word = "guaranteed on average " if marginal else "allowed "
     below.text(rounds[-1], allowed[-1], word, fontsize=7, color="0.3", ha="right", va="bottom")
     title(below, "costs above the threshold, in all")
     for panel in (above, below):
@@ -197,7 +197,7 @@ AnyRounds = Rounds | ConformalRounds | BracketRounds | StudentRounds
 
 
 def write_checks(path: Path, rounds: AnyRounds, findings: Sequence[Finding], *, log: str, level: float) -> Path:
-    """The page: the promise, a table, a picture, and three sentences for each check."""
+    """The page: the guarantee, a table, a picture, and three sentences for each check."""
     return write_text(path, document("safedial check", _body(rounds, findings, log, level)))
 
 
@@ -213,31 +213,31 @@ def verdict(findings: Sequence[Finding]) -> str:
         )
     strongest = max(findings, key=lambda each: each.evidence or 0.0).title.lower()
     first = f" Begin with {strongest}, the strongest evidence." if len(flagged) > 1 else ""
-    return f"Raised a flag: {', '.join(flagged)}. The promise is in doubt until the cause is found.{first}"
+    return f"Raised a flag: {', '.join(flagged)}. The guarantee is in doubt until the cause is found.{first}"
 
 
 def _body(rounds: AnyRounds, findings: Sequence[Finding], log: str, level: float) -> list[str]:
     lines = [[each.title, shown(each.evidence), each.word] for each in findings]
     picture = png(checks_figure(rounds, findings))
     bets = sum(each.evidence is not None for each in findings)
-    slack, promise, drawn = "", "", "Evidence over time, ranks, costs by dose"
+    slack, guarantee, drawn = "", "", "Evidence over time, ranks, costs by dose"
     if isinstance(rounds, Rounds):
-        promise, slack = (
-            _certified_promise(rounds),
+        guarantee, slack = (
+            _certified_guarantee(rounds),
             "; a tenth of it covers the confidence set that two of the checks use",
         )
         drawn = "Evidence over time, residuals, tails, residuals by prediction and action, noise by region"
     elif isinstance(rounds, ConformalRounds):
-        promise = _conformal_promise(rounds)
+        guarantee = _conformal_guarantee(rounds)
     elif isinstance(rounds, StudentRounds):
-        promise, drawn = _student_promise(rounds), "Evidence over time, p-values, costs by dose"
+        guarantee, drawn = _student_guarantee(rounds), "Evidence over time, p-values, costs by dose"
     else:
-        promise, drawn = _bracket_promise(rounds), "Evidence over time, slopes by setting, settings over time"
+        guarantee, drawn = _bracket_guarantee(rounds), "Evidence over time, slopes by setting, settings over time"
         bets += 2 * len(rounds.costs)
         slack = "; slopes are tested at one look"
     return [
         "<h1>Does this log agree with the spec?</h1>",
-        f"<p>{html.escape(log)}: {len(rounds)} rounds with a dose; {promise}</p>",
+        f"<p>{html.escape(log)}: {len(rounds)} rounds with a dose; {guarantee}</p>",
         f"<p><strong>{html.escape(verdict(findings))}</strong></p>",
         html_table(["check", "evidence", "verdict"], lines),
         f"<p><small>Evidence is an e-value: about 1 or below while an assumption holds; a flag is raised at {flag_at(findings):.0f}. Over all "
@@ -249,41 +249,41 @@ def _body(rounds: AnyRounds, findings: Sequence[Finding], log: str, level: float
     ]
 
 
-def _certified_promise(rounds: Rounds) -> str:
+def _certified_guarantee(rounds: Rounds) -> str:
     spec = rounds.spec
-    span = "every round" if PROMISES[spec.promise].each_round else "any round, ever,"
+    span = "every round" if GUARANTEES[spec.guarantee].each_round else "any round, ever,"
     return (
-        f"{rounds.target} checked. The spec promises P(cost &gt; {spec.threshold:g}) ≤ {spec.promised_risk:.3g} in {span} if S = "
+        f"{rounds.target} checked. The spec guarantees P(cost &gt; {spec.threshold:g}) ≤ {spec.guaranteed_risk:.3g} in {span} if S = "
         f"{spec.coefficient_bound:g}, L = {spec.context_bound:g}, κ = {spec.cost_noise:g} (cost) and the dose curve hold, the mean is "
         f"linear, and noise is sub-Gaussian given the past{html.escape(''.join(f'; {each}' for each in margin_assumptions(spec)))}."
     )
 
 
-def _conformal_promise(rounds: ConformalRounds) -> str:
+def _conformal_guarantee(rounds: ConformalRounds) -> str:
     spec = rounds.spec
     whole = "" if rounds.rounds.setup.signed else " and over all rounds, not among those expected to benefit"
     return (
-        f"the spec promises P(cost &gt; {spec.threshold:g}) ≤ {spec.violation_risk:.3g} in every round, on average over calibration "
+        f"the spec guarantees P(cost &gt; {spec.threshold:g}) ≤ {spec.violation_risk:.3g} in every round, on average over calibration "
         f"rounds{whole}, if rounds are exchangeable and the dose curve is exact."
     )
 
 
-def _student_promise(rounds: StudentRounds) -> str:
+def _student_guarantee(rounds: StudentRounds) -> str:
     spec = rounds.spec
     contexts = "" if rounds.anytime else ", contexts do not follow past costs"
     return (
-        f"the spec promises P(cost &gt; {spec.threshold:g}) ≤ {spec.violation_risk:.3g} in every round, if noise is Gaussian and of one size, "
+        f"the spec guarantees P(cost &gt; {spec.threshold:g}) ≤ {spec.violation_risk:.3g} in every round, if noise is Gaussian and of one size, "
         f"the mean is linear{contexts}, and the dose curve is exact."
     )
 
 
-def _bracket_promise(rounds: BracketRounds) -> str:
+def _bracket_guarantee(rounds: BracketRounds) -> str:
     limits = " or ".join(
         f"{html.escape(name)} {'&gt;' if cost.direction == 'above' else '&lt;'} {cost.threshold:g}"
         for name, cost in rounds.costs.items()
     )
     return (
-        f"the spec promises P({limits}) ≤ {rounds.risk:.3g} in every round, if rounds are exchangeable, costs do not "
+        f"the spec guarantees P({limits}) ≤ {rounds.risk:.3g} in every round, if rounds are exchangeable, costs do not "
         "fall when the setting rises and keep to their bracket, and the start is safe."
     )
 
@@ -292,4 +292,4 @@ def _section(each: Finding) -> str:
     kind = "flag" if each.flagged else "quiet"
     words = f"<h3>{html.escape(each.title)}</h3><p><strong>Tested:</strong> {html.escape(each.tested)}</p>"
     words += f"<p><strong>Found:</strong> {html.escape(each.found)} Evidence {shown(each.evidence)}.</p>"
-    return f'<div class="{kind}">{words}<p><strong>For the promise:</strong> {html.escape(each.means)}</p></div>'
+    return f'<div class="{kind}">{words}<p><strong>For the guarantee:</strong> {html.escape(each.means)}</p></div>'

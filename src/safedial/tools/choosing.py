@@ -4,7 +4,7 @@ A pilot can contradict an assumption, never vouch for it.
 
 The result of `choose`: policies that may be used, ranked, and those that may not, with the reason.
 
-Choosing a policy: from what a user can vouch for, a ranked list with what each promises, rests on and would earn.
+Choosing a policy: from what a user can vouch for, a ranked list with what each guarantees, rests on and would earn.
 
 answers, plan, pilot ─► Situation ─► CANDIDATES: offered, or refused with the reason ─► simulations ─► Ranking
 """
@@ -21,7 +21,7 @@ from safedial.io import card, data_frame
 from safedial.model.brackets import Growth
 from safedial.model.dial import Features
 from safedial.model.dose import Dose, DoseCurve, as_dose
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import CONSTANTS, SafetySpec
 from safedial.policies import POLICIES, Policy, as_policy
 from safedial.rounds.log_file import Log
@@ -58,7 +58,7 @@ CERTIFIED: dict[str, str] = {"norms": "constants", "noise": "constants", "tails"
 CERTIFIED |= {"drift": "linear", "dose_curve": "exact_curve"}
 EXCHANGEABLE: dict[str, str] = dict.fromkeys(("exchangeability", "contexts", "carry_over"), "exchangeable")
 GAUSSIAN: dict[str, str] = dict.fromkeys(("residuals", "normality", "equal_variance", "contexts"), "gaussian")
-"""Which assumption each check of a log concerns, by the promise that is checked."""
+"""Which assumption each check of a log concerns, by the guarantee that is checked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +83,8 @@ def read_pilot(pilot: Log, *, threshold: Any, risk: Any, dose: Any = None) -> Ev
     common: dict[str, Any] = {"threshold": threshold, "total_risk": risk}
     families_of = (
         (SafetySpec(**common, **constants), CERTIFIED),
-        (SafetySpec(**common, promise="conformal"), EXCHANGEABLE),
-        (SafetySpec(**common, promise="student"), GAUSSIAN),
+        (SafetySpec(**common, guarantee="conformal"), EXCHANGEABLE),
+        (SafetySpec(**common, guarantee="student"), GAUSSIAN),
     )
     against: dict[str, str] = {}
     for spec, concerns in families_of:
@@ -98,7 +98,7 @@ def read_pilot(pilot: Log, *, threshold: Any, risk: Any, dose: Any = None) -> Ev
 
 # --- The result of `choose`
 
-HEADS = ("policy", "share", "95 %", "8 of 10 studies", "excesses", "attainable", "rests on")
+HEADS = ("policy", "share", "95 %", "8 of 10 studies", "violations", "attainable", "rests on")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,14 +108,14 @@ class Offer:
     Attributes:
         name: the policy, with the options that tell it from its others.
         policy, spec: for an `Agent`; the spec states nothing that was only assumed.
-        promises: the promise in words. rests: the assumptions behind it, by name.
+        guarantees: the guarantee in words. rests: the assumptions behind it, by name.
         forecast: None where it cannot be simulated.
     """
 
     name: str
     policy: Policy
     spec: SafetySpec
-    promises: str
+    guarantees: str
     rests: tuple[str, ...]
     forecast: Forecast | None
 
@@ -123,7 +123,7 @@ class Offer:
         """Plain values."""
         told: dict[str, Any] = {} if self.forecast is None else self.forecast._asdict()
         told.pop("curve", None)
-        return {"policy": self.name, "promises": self.promises, "rests_on": list(self.rests), **told}
+        return {"policy": self.name, "guarantees": self.guarantees, "rests_on": list(self.rests), **told}
 
 
 def offered(made: Made, user: Situation, found: Forecast | None) -> Offer:
@@ -138,10 +138,10 @@ def offered(made: Made, user: Situation, found: Forecast | None) -> Offer:
         "once": made.spec.estimation_risk or 0.0,
     }
     used = tuple(next(name for name in need.split("|") if name in user.facts) for need in made.candidate.needs)
-    words = made.candidate.promise + ("" if user.several else made.candidate.in_all)
-    promises = words.format(event=event, **numbers)
+    words = made.candidate.guarantee + ("" if user.several else made.candidate.in_all)
+    guarantees = words.format(event=event, **numbers)
     return Offer(
-        name=made.name, policy=made.policy, spec=made.spec, promises=promises, rests=used, forecast=found
+        name=made.name, policy=made.policy, spec=made.spec, guarantees=guarantees, rests=used, forecast=found
     )  # fmt: skip
 
 
@@ -212,7 +212,7 @@ class Ranking:
         """The first offer, what was assumed, why others are not offered, and what the terms mean."""
         lines = ["No policy can be offered: what you vouch for supports none."]
         if self.offers:
-            lines = [*self._expected(self.best), *self.taken(), *self._promises()]
+            lines = [*self._expected(self.best), *self.taken(), *self._guarantees()]
         return [*lines, *self._unforecast(), *self._assumed(), *self._refusals(), *self._against(), *self._meanings()]
 
     def _expected(self, first: Offer) -> list[str]:
@@ -235,12 +235,12 @@ class Ranking:
         words = f"Taken as true because the pilot does not contradict it, and for you to judge: {taken}."
         return [words] if taken else []
 
-    def _promises(self) -> list[str]:
+    def _guarantees(self) -> list[str]:
         alike: dict[str, list[str]] = {}
         for each in self.offers:
             rests = ", ".join(ASSUMPTIONS[name] for name in each.rests)
-            alike.setdefault(f"{each.promises}. It rests on: {rests}.", []).append(each.name)
-        return ["What is promised:", *(f"- {'; '.join(names)}: {words}" for words, names in alike.items())]
+            alike.setdefault(f"{each.guarantees}. It rests on: {rests}.", []).append(each.name)
+        return ["What is guaranteed:", *(f"- {'; '.join(names)}: {words}" for words, names in alike.items())]
 
     def _unforecast(self) -> list[str]:
         names = [each.name for each in self.offers if each.forecast is None]
@@ -253,9 +253,9 @@ class Ranking:
     def _assumed(self) -> list[str]:
         told = ", ".join(f"{name} = {value:g}" for name, value in self.user.assumed.items()) if self.offers else ""
         drifts = "" if self.user.bracketed or "exchangeable" in self.user.vouched else " The simulated contexts drift."
-        words = f"Assumed, not stated: {told}.{drifts} The forecast depends on this; the promise does not."
+        words = f"Assumed, not stated: {told}.{drifts} The forecast depends on this; the guarantee does not."
         stated = ", ".join(f"{name} = {self.user.constants[name]:g}" for name in self.user.proposed)
-        judged = f"Stated as the pilot proposes, for you to judge: {stated}. The promise of some depends on them."
+        judged = f"Stated as the pilot proposes, for you to judge: {stated}. The guarantee of some depends on them."
         return ([words] if told else []) + ([judged] if stated and not told and self.offers else [])
 
     def _refusals(self) -> list[str]:
@@ -412,7 +412,7 @@ def _refused(reasons: Sequence[tuple[Candidate, str]]) -> dict[str, str]:
     found = {candidate.policy: why for candidate, why in reversed(reasons)}
     used = {candidate.policy for candidate, why in reasons if not why}
     named = dict.fromkeys(candidate.policy for candidate, _ in reasons if candidate.policy not in used)
-    unproved = (name for name in POLICIES if not PROMISES[as_policy(name).promise].proved)
+    unproved = (name for name in POLICIES if not GUARANTEES[as_policy(name).guarantee].proved)
     return {name: found[name] for name in named} | dict.fromkeys(unproved, UNPROVED)
 
 

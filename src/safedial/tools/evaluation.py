@@ -21,9 +21,9 @@ from safedial.errors import InvalidInput, require
 from safedial.io import card, data_frame
 from safedial.model.dial import Dial, Features
 from safedial.model.dose import Dose, DoseCurve
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import CONSTANTS, SafetySpec
-from safedial.policies import Policy, as_policy, promised_risk
+from safedial.policies import Policy, as_policy, guaranteed_risk
 from safedial.rounds.rules import OPEN, Rules, by_rule, named_policy
 from safedial.rounds.specfile import SpecFile, load_spec
 from safedial.rounds.validation import make_rules
@@ -76,7 +76,7 @@ def doubts(policy: str, outcomes: Outcomes, played: Played, scores: Scores) -> l
         "says nothing about another setting.")  # fmt: skip
     errs, true = outcomes.rules.spec.sensors_err, any(cost.on == "true" for cost in outcomes.costs.values())
     add("measured costs", outcomes.known.sum() if errs and true else 0, "are counted by their measured costs, with the "
-        "sensor's error; the promise is on the true one.")  # fmt: skip
+        "sensor's error; the guarantee is on the true one.")  # fmt: skip
     if outcomes.exact:
         add("far from the log", far_from_log(outcomes, scores), f"have a setting that is more than {FAR:g} times the "
             "logged one, or less than a tenth: the figures lean on the dose curve there.")  # fmt: skip
@@ -193,10 +193,10 @@ class PolicyResult:
 
     @property
     def risk(self) -> float | None:
-        """What the policy promises at most in a round; None if it promises nothing on the realized cost."""
-        stated = PROMISES[self.rules.policy.promise]
-        each = PROMISES[self.rules.spec.promise].each_round
-        return float(promised_risk(self.rules.policy, self.rules.spec)) if stated.proved and each else None
+        """What the policy guarantees at most in a round; None if it guarantees nothing on the realized cost."""
+        stated = GUARANTEES[self.rules.policy.guarantee]
+        each = GUARANTEES[self.rules.spec.guarantee].each_round
+        return float(guaranteed_risk(self.rules.policy, self.rules.spec)) if stated.proved and each else None
 
     @property
     def share(self) -> float | None:
@@ -222,8 +222,8 @@ class PolicyResult:
             "policy": self.name,
             "risk": None if self.name == "as logged" else self.risk,
             "rounds": int(known.sum()),
-            "excesses": int(over.sum()),
-            "excesses_upper": int(may.sum()),
+            "violations": int(over.sum()),
+            "violations_upper": int(may.sum()),
             "rate": float(over.mean()),
             "rate_upper": float(may.mean()),
             "low": low,
@@ -332,7 +332,7 @@ class Evaluation:
         return data_frame(self.table())
 
     def _repr_html_(self) -> str:
-        names = ("policy", "rounds", "excesses", "excesses_upper", "risk", "mean_dose", "share", "stop_reason")
+        names = ("policy", "rounds", "violations", "violations_upper", "risk", "mean_dose", "share", "stop_reason")
         rows = ({name: row[name] for name in names} for row in self.table())
         doubted = [f"{each.policy}, {each.rounds:,} rounds: {each.words}" for each in self.doubts]
         return card(f"What policies would have done on {self.source}: estimates", rows, doubted)
@@ -360,8 +360,8 @@ def _groups(each: PolicyResult, column: str, values: Any, places: Any) -> list[d
             "column": column,
             "group": str(values[index]),
             "rounds": int(rounds[index]),
-            "excesses": int(over[index]),
-            "excesses_upper": int(may[index]),
+            "violations": int(over[index]),
+            "violations_upper": int(may[index]),
             "low": violation_interval([over[index]], rounds[index])[0],
             "high": violation_interval([may[index]], rounds[index])[1],
             "mean_dose": float(dose[index] / rounds[index]),
@@ -372,7 +372,7 @@ def _groups(each: PolicyResult, column: str, values: Any, places: Any) -> list[d
 
 def excess_words(row: dict[str, Any]) -> str:
     """A count of excesses, or its lower and upper figures."""
-    low, high = row["excesses"], row["excesses_upper"]
+    low, high = row["violations"], row["violations_upper"]
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
@@ -449,10 +449,11 @@ def evaluate(
     Args:
         log: a `Log`, the path of a log or of a study's export (.csv, .jsonl), or a `Study`. A .jsonl export and a study
             also give the times of outcomes and the random numbers, and their own spec, dial, dose curve and features.
-        policies: names, policies, spec files (`SpecFile` or a path ending in .toml, each with its own promise and
+        policies: names, policies, spec files (`SpecFile` or a path ending in .toml, each with its own guarantee and
             policy), or one of these; by default the policy of the spec, or of the study. Options that are left open are
-            those of a new `Agent`. A policy of another promise than the spec's gets its threshold, constants and risk.
-        spec: the promise: a `SafetySpec`, or a spec file, which may also state dose, dial, features and policy.
+            those of a new `Agent`. A policy of another guarantee than the spec's gets its threshold, constants and
+            risk.
+        spec: the guarantee: a `SafetySpec`, or a spec file, which may also state dose, dial, features and policy.
         dose, dial, features: as for an `Agent`. context_columns: the columns of a CSV that are the context.
         start_action, fallback_action: as for an `Agent`, where the policy takes them.
         seed: of the random numbers of randomised policies, as for an `Agent`; a study has its own.
@@ -466,7 +467,7 @@ def evaluate(
     ...                   context_bound=1)
     >>> log = simulated_log("fixed", LinearWorld(dim=3), spec, rounds=200)
     >>> found = evaluate(log, ["hp_ucb", "on_expectation"], spec=spec)
-    >>> [(row["policy"], row["rounds"], row["excesses"]) for row in found.table()]
+    >>> [(row["policy"], row["rounds"], row["violations"]) for row in found.table()]
     [('as logged', 200, 0), ('hp_ucb', 200, 0), ('on_expectation', 200, 21)]
     """
     require(engine in ENGINES, "engine", engine, "must be one of " + ", ".join(ENGINES))
@@ -530,7 +531,7 @@ def _rules(given: Any, file: SpecFile | None, rounds: Rounds, parts: dict[str, A
         given = file.policy
     spec = file.spec if file is not None else live.spec  # pyright: ignore[reportOptionalMemberAccess] -- a log needs a spec
     if given is None:
-        stated = PROMISES[spec.promise]
+        stated = GUARANTEES[spec.guarantee]
         given = {"name": stated.default_policy, **stated.default_options}
     policy = named_policy(given) if isinstance(given, Mapping) else as_policy(given)
     rule = "knows the truth, which a log does not hold"
@@ -557,7 +558,7 @@ def _left_open(spec: SafetySpec, dim: int, ran: str | None) -> SafetySpec:
     (rounds/rules.py) would take it for a stated one, and choose another radius than the study's. Where the policy
     that `ran` is not under the rule, the study holds the default ridge.
     """
-    if not (spec.states_ridge and PROMISES[spec.promise].from_constants):
+    if not (spec.states_ridge and GUARANTEES[spec.guarantee].from_constants):
         return spec
     left = replace(spec, ridge=None)
     plain = ran is not None and ran not in OPEN and spec.ridge == left.ridge
@@ -570,8 +571,8 @@ def _started(policy: Policy, actions: dict[str, Any]) -> dict[str, Any]:
 
 
 def _spec_for(policy: Policy, spec: SafetySpec) -> SafetySpec:
-    """The spec, or, for a policy of another promise, one with the same threshold, constants and risk."""
-    given, stated = PROMISES[policy.promise], PROMISES[spec.promise]
+    """The spec, or, for a policy of another guarantee, one with the same threshold, constants and risk."""
+    given, stated = GUARANTEES[policy.guarantee], GUARANTEES[spec.guarantee]
     kinds = [(each.exchangeable, each.bracketed, each.gaussian) for each in (given, stated)]
     if kinds[0] == kinds[1]:
         return spec
@@ -579,13 +580,13 @@ def _spec_for(policy: Policy, spec: SafetySpec) -> SafetySpec:
     fields = {name: value for name, value in fields.items() if value is not None}
     fields |= {"threshold": spec.threshold} if spec.costs is None else {"costs": spec.costs}
     if given.exchangeable or given.gaussian:
-        fields["promise"] = policy.promise
-        return SafetySpec(**fields, violation_risk=float(spec.promised_risk))
+        fields["guarantee"] = policy.guarantee
+        return SafetySpec(**fields, violation_risk=float(spec.guaranteed_risk))
     lacking = [name for name in CONSTANTS if name not in fields]
-    rule = f"needs constants that a spec with promise = {spec.promise!r} does not state: {', '.join(lacking)}"
+    rule = f"needs constants that a spec with guarantee = {spec.guarantee!r} does not state: {', '.join(lacking)}"
     way_out = "state them, or give the policy in a spec file of its own"
     require(not lacking, "policy", policy.name, rule, way_out)
-    return SafetySpec(**fields, total_risk=float(spec.promised_risk))
+    return SafetySpec(**fields, total_risk=float(spec.guaranteed_risk))
 
 
 def _check_doses(outcomes: Outcomes) -> None:

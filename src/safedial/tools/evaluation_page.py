@@ -1,4 +1,4 @@
-"""The picture of an evaluation: settings and excesses over time, rates beside what is promised, and reward.
+"""The picture of an evaluation: settings and excesses over time, rates beside what is guaranteed, and reward.
 
 An evaluation in words, as a table, and as one HTML page.
 """
@@ -13,7 +13,7 @@ import numpy as np
 
 from safedial.io import html_table, write_text
 from safedial.model.dial import significant
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.tools.evaluation import Evaluation, PolicyResult, excess_words
 from safedial.tools.pages import SHADES, document, inline, legend_below, new_figure, png, title
 from safedial.version import __version__
@@ -76,7 +76,7 @@ def _rates(panel: Any, table: list[dict[str, Any]], lines: list[Any]) -> None:
     panel.set_ylim(0.6 - len(table), 0.6)
     panel.set_xlim(left=0.0)
     panel.set_xlabel(f"{OVER}, %")
-    title(panel, "Share of excesses, 95 % interval; bar: the promise")
+    title(panel, "Share of excesses, 95 % interval; bar: the guarantee")
 
 
 def _earned(panel: Any, table: list[dict[str, Any]], lines: list[Any]) -> None:
@@ -91,13 +91,13 @@ def _earned(panel: Any, table: list[dict[str, Any]], lines: list[Any]) -> None:
 
 # --- An evaluation in words, as a table, and as one HTML page
 
-HEADS = ("policy", "exceed", "95 %", "promise", "dose", "reward", "best")
+HEADS = ("policy", "exceed", "95 %", "guarantee", "dose", "reward", "best")
 """The columns of the table; `best`: the share of the best in hindsight."""
 
 MOST_ROWS = 200
 
 NOTES = (
-    "95 %: an interval by blocks of consecutive rounds for the share that exceeds. Promise: the policy's own, in every "
+    "95 %: an interval by blocks of consecutive rounds for the share that exceeds. Guarantee: the policy's own, in every "
     "round. Dose, reward: means of a round. Best: "
 )
 EXACT = "the reward, as a share of that of a policy that knows each round's outcome."
@@ -105,14 +105,14 @@ BOUNDED = (
     "the dose, as a share of the largest that was surely tolerated. The curve is known by a bracket only, or costs are "
     "0 or 1: the first count is of rounds that must have exceeded, the second of those that may have."
 )
-PROMISE = (
+GUARANTEE = (
     "This is what would have happened in these rounds if the model holds: the stated dose curve is right, a dose acts "
-    "in its own round alone, and the log is complete. It promises nothing about rounds to come."
+    "in its own round alone, and the log is complete. It guarantees nothing about rounds to come."
 )
-PROMISE_BOUNDED = (
+GUARANTEE_BOUNDED = (
     "These are the settings of a policy that watched these rounds, and bounds on what they would have done, if costs "
     "grow with the setting as stated, a dose acts in its own round alone, and the log is complete. In use, the policy "
-    "would have seen the outcomes of its own settings, and might have advised others. It promises nothing about rounds "
+    "would have seen the outcomes of its own settings, and might have advised others. It guarantees nothing about rounds "
     "to come."
 )
 
@@ -165,8 +165,8 @@ def _terms(each: PolicyResult) -> str:
         f"{cost.threshold:g} {cost.unit}".rstrip()
         for name, cost in costs.items()
     ]
-    where = "in a round" if PROMISES[spec.promise].each_round else "in all rounds together"
-    risk = f"stated risk: at most {percent(float(spec.promised_risk))} {where}"
+    where = "in a round" if GUARANTEES[spec.guarantee].each_round else "in all rounds together"
+    risk = f"stated risk: at most {percent(float(spec.guaranteed_risk))} {where}"
     unit = f" {dial.unit}" if dial.unit else ""
     return f"Threshold: {', '.join(limits)}; {risk}; dial: {dial.low:g} to {dial.high:g}{unit}."
 
@@ -176,8 +176,8 @@ def _closing(found: Evaluation) -> list[str]:
     exact = [each.name for each in found.policies if each.outcomes.exact]
     bounded = [each.name for each in found.policies if not each.outcomes.exact]
     if not (exact and bounded):
-        return [PROMISE if exact else PROMISE_BOUNDED]
-    return [f"{', '.join(exact)}: {PROMISE}", f"{', '.join(bounded)}: {PROMISE_BOUNDED}"]
+        return [GUARANTEE if exact else GUARANTEE_BOUNDED]
+    return [f"{', '.join(exact)}: {GUARANTEE}", f"{', '.join(bounded)}: {GUARANTEE_BOUNDED}"]
 
 
 def heading(found: Evaluation) -> str:
@@ -231,7 +231,7 @@ def _groups(found: Evaluation) -> list[str]:
             significant(row["mean_dose"], 3),
         ]
         for row in found.groups()
-        if row["excesses_upper"]
+        if row["violations_upper"]
     ]
     return [html_table(heads, lines)] if lines else ["<p>No group has any.</p>"]
 

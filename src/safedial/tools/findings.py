@@ -1,4 +1,4 @@
-"""The result of a check: what it tested and found, what that means for the promise, and how strong the evidence is.
+"""The result of a check: what it tested and found, what that means for the guarantee, and how strong the evidence is.
 
 Evidence against a linear mean with κ-sub-Gaussian noise, valid at any time.
 
@@ -74,7 +74,7 @@ class Finding:
             bet.
         needed: the evidence at which the check raises its flag.
         word: "FLAG" or "quiet"; if the check is not a bet also "shown" (it raises no flag) or "not applicable". For a
-            bracket promise "contradicted", which is a flag, "doubtful" or "ok".
+            bracket guarantee "contradicted", which is a flag, "doubtful" or "ok".
         tested, found, means: three sentences for the reader.
         rounds, curve: the e-process over time.
         details: numbers behind `found`, plain values.
@@ -116,7 +116,7 @@ class Process(NamedTuple):
 def finding(
     name: str, title: str, process: Process, *, tested: str, found: str, fine: str, broken: str, **details: Any
 ) -> Finding:
-    """A finding from an e-process; `fine` and `broken` say what it means for the promise."""
+    """A finding from an e-process; `fine` and `broken` say what it means for the guarantee."""
     curve = np.exp(np.minimum(np.asarray(process.log_evidence, dtype=float), LARGEST_LOG))
     largest = float(curve.max()) if curve.size else 1.0
     word, means = ("FLAG", broken) if largest >= process.needed else ("quiet", fine)
@@ -320,7 +320,7 @@ def read_rounds(
     require(target in ("cost", "reward"), "target", target, "must be cost or reward")
     lacking = [name for name in CONSTANTS if getattr(spec, name) is None]
     rule = "are not in the spec, and the checks test constants"
-    require(not lacking, "spec", lacking, rule, "a conformal promise assumes exchangeability: an Agent watches it")
+    require(not lacking, "spec", lacking, rule, "a conformal guarantee assumes exchangeability: an Agent watches it")
     planned = len(log) if horizon is None else horizon
     rule = f"must be a whole number of rounds, at least the log's {len(log)}"
     require(

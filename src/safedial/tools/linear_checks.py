@@ -84,7 +84,7 @@ def check_norms(rounds: Rounds, *, needed: float) -> Finding:
         found=f"The longest context has norm {longest:.3g}: {where}. The estimated coefficients have norm {size:.3g}.",
         fine="There is no evidence against S and L.",
         broken="The radius and the cut at S times the context's norm are too small where S is: doses may be too high. "
-        "Restart with bounds that hold (safedial calibrate proposes some), or use promise = 'conformal'.",
+        "Restart with bounds that hold (safedial calibrate proposes some), or use guarantee = 'conformal'.",
         longest_context=longest,
         contexts_beyond=beyond,
         coefficient_norm=size,
@@ -173,9 +173,9 @@ def _broken(rounds: Rounds) -> str:
         return "This costs reward, not safety: the reward's constant plays no part in safety. State a larger κ."
     return (
         "The noise margin κ√(2 ln 1/δ) and the radius may be too small: costs can exceed the threshold more often than "
-        "promised. If linearity, drift or the dose curve raise a flag too, begin there: a wrong mean looks like wide "
-        "noise. Otherwise restart with a larger κ; if tails are heavy no κ is enough, and promise = 'conformal' needs "
-        "none."
+        "guaranteed. If linearity, drift or the dose curve raise a flag too, begin there: a wrong mean looks like wide "
+        "noise. Otherwise restart with a larger κ; if tails are heavy no κ is enough, and guarantee = 'conformal' "
+        "needs none."
     )
 
 
@@ -231,7 +231,7 @@ def check_linearity(rounds: Rounds, *, needed: float) -> Finding:
         f"(κ = {rounds.noise:g}).",
         fine="There is no evidence against a linear mean.",
         broken="The confidence set is for linear means: the bound on the mean cost may be too low for some contexts. "
-        " Add the features that bend (squares, products, an intercept), or use promise = 'conformal', which "
+        " Add the features that bend (squares, products, an intercept), or use guarantee = 'conformal', which "
         "needs no linearity.",
         bands=share,
         mean_residuals=rise,
@@ -331,7 +331,7 @@ def check_dose_curve(rounds: Rounds, *, needed: float) -> Finding:
         found=f"Mean residuals in {len(means)} bands of the action range from {min(means):.2g} to {max(means):.2g} "
         f"(κ = {rounds.noise:g}); actions reach from {rounds.action.min():.2g} to {rounds.action.max():.2g}.",
         fine="There is no evidence against g at the doses that were used. Doses that were never given prove nothing.",
-        broken="The promise is for g: where the true curve lies above it, an action does more than its certificate "
+        broken="The guarantee is for g: where the true curve lies above it, an action does more than its certificate "
         "says. Refit the curve (safedial calibrate) to a log that covers the dial, or state the baseline cost.",
         bands=edges,
         mean_residuals=means,
@@ -413,7 +413,7 @@ def check_noise(rounds: Rounds, *, needed: float) -> Finding:
         f"{min(sizes.values(), default=0.0):.3g} to {max(sizes.values(), default=0.0):.3g}.",
         fine="There is no evidence against κ in any part. " + _narrower(rounds),
         broken=f"Where the noise is wider than κ, first at {worst}, costs can exceed the threshold more often than "
-        "promised. State the κ of the widest part; if small doses are the widest, state the sensor's noise "
+        "guaranteed. State the κ of the widest part; if small doses are the widest, state the sensor's noise "
         "(cost_sensor_noise).",
         worst=worst,
         deviations=sizes,
@@ -476,8 +476,8 @@ def check_influence(rounds: Rounds, *, needed: float) -> Finding:
         f"in the norm of the radius (κ = {rounds.noise:g}).",
         fine="No round stands out.",
         broken="The estimate contains a wrong record, or an event outside the model. Look up those rounds and correct "
-        "what is wrong (never drop a round because of its outcome: that voids the promise). A tiny dose magnifies any "
-        "error.",
+        "what is wrong (never drop a round because of its outcome: that voids the guarantee). A tiny dose magnifies "
+        "any error.",
         top=top,
         odd_rounds=odd,
     )

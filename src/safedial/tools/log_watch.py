@@ -1,18 +1,18 @@
-"""Watches a conformal, a bracket or a student promise over a log: do rounds look as the promise assumes?
+"""Watches a conformal, a bracket or a student guarantee over a log: do rounds look as the guarantee assumes?
 
-The promise is marginal: given the past, a round may exceed the threshold more often than δ. So a count of excesses is
+The guarantee is marginal: given the past, a round may exceed the threshold more often than δ. So a count of excesses is
 not a supermartingale, and no number of them is evidence; they are shown as a count with an interval. The evidence is
 that of the assumption. Conformal: bets on the p-values of calibration rounds, in decision order
-(bounds/ranks.py). Bracket: that of an Agent (`decision.learners.shield_watch`), of rounds, and separately of
+(bounds/ranks.py). Bracket: that of an Agent (`rounds.shield_learner`), of rounds, and separately of
 the start. Student: student_rounds.py.
 
-Watches the promise over a log: do costs exceed the threshold more often than it allows?
+Watches the guarantee over a log: do costs exceed the threshold more often than it allows?
 
-The evidence is that of bounds/monitor.py, from the rounds that the promise covers, in decision order: certified rounds
-whose applied action was at most the advised one (if the log has the advice). If more was applied and the dose curve is
-given, the round counts with the cost that the advised setting would have had. Rounds of a study's export without an
-outcome count as kept, which can only lower the evidence. A conformal promise is watched through its assumption
-(marginal_watch.py).
+The evidence is that of bounds/monitor.py, from the rounds that the guarantee covers, in decision order: certified
+rounds whose applied action was at most the advised one (if the log has the advice). If more was applied and the dose
+curve is given, the round counts with the cost that the advised setting would have had. Rounds of a study's export
+without an outcome count as kept, which can only lower the evidence. A conformal guarantee is watched through its
+assumption (marginal_watch.py).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from safedial.io import card, named_values
 from safedial.model.costs import require_one_cost
 from safedial.model.dial import Dial, Features
 from safedial.model.dose import Dose, DoseCurve, as_dose
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec
 from safedial.policies import Policy
 from safedial.rounds.log_file import Log
@@ -95,7 +95,7 @@ class ExchangeabilityWatch:
             "violations": self.violations,
             "violation_rate_low": low,
             "violation_rate_high": high,
-            "promised_risk": float(self.allowed[0]),
+            "guaranteed_risk": float(self.allowed[0]),
             "ranked_rounds": len(self.rounds),
             "evidence": float(self.evidence[-1]),
             "largest_evidence": float(self.evidence.max()),
@@ -112,8 +112,8 @@ class ExchangeabilityWatch:
         low, high = self.interval
         return (
             f"{self.violations} of {len(self.counted)} costs exceeded the threshold: a rate between {low:.2g} and "
-            f"{high:.2g} (95 % interval, for independent rounds); the promise is {self.allowed[0]:g} on average. "
-            "The rate alone is no evidence: the promise is an average over all courses that a study may take."
+            f"{high:.2g} (95 % interval, for independent rounds); the guarantee is {self.allowed[0]:g} on average. "
+            "The rate alone is no evidence: the guarantee is an average over all courses that a study may take."
         )
 
     def _repr_html_(self) -> str:
@@ -123,7 +123,7 @@ class ExchangeabilityWatch:
         """What it means, in plain words."""
         seen = f"{self.counts()} {self.start_rounds} rounds had no conformal bound."
         if self.alarm_round is None:
-            return f"{seen} No alarm: there is no evidence against exchangeable rounds, which the promise assumes."
+            return f"{seen} No alarm: there is no evidence against exchangeable rounds, which the guarantee assumes."
         return (
             f"{seen} ALARM at round {self.alarm_round}: the costs of new rounds rank higher among those of earlier "
             "calibration rounds than exchangeable rounds would. Stop or fall back, and find out what changed, or where "
@@ -186,9 +186,7 @@ class StudentWatch(ExchangeabilityWatch):
     def verdict(self) -> str:
         seen = f"{self.counts()} {self.start_rounds} rounds had no bound."
         if self.alarm_round is None:
-            return (
-                f"{seen} No alarm: there is no evidence against Gaussian noise of one size, which the promise assumes."
-            )
+            return f"{seen} No alarm: no evidence against Gaussian noise of one size, which the guarantee assumes."
         return (
             f"{seen} ALARM at round {self.alarm_round}: costs lie above their predictions more than Gaussian noise of "
             "one size allows. Stop or fall back, and find out what changed (safedial check). A later, smaller value "
@@ -230,7 +228,7 @@ def _ranked(walked: ConformalRounds | StudentRounds, level: float) -> dict[str, 
 def _counted_marginal(walked: WalkedRounds | BracketRounds, level: float, rounds: Array, risk: float) -> dict[str, Any]:
     """The fields that all watches share; `rounds` are those that the evidence is of."""
     covered, count = walked.covered, len(walked.covered)
-    require(covered.any(), "log", f"{count} rows", "has no round that the promise covers", "actions at most advised")
+    require(covered.any(), "log", f"{count} rows", "has no round that the guarantee covers", "actions at most advised")
     return {
         "level": level,
         "rounds": rounds,
@@ -248,7 +246,7 @@ def _first_alarm(rounds: Array, evidence: Array, level: float) -> int | None:
     return int(rounds[over[0]]) if over.size else None
 
 
-# --- Watches the promise over a log: do costs exceed the threshold more often than it allows?
+# --- Watches the guarantee over a log: do costs exceed the threshold more often than it allows?
 
 LEVEL = 0.01
 
@@ -263,7 +261,7 @@ class Watch:
         rounds, violated, allowed, evidence: by counted round: its number, whether its cost was counted as a violation,
             the risk it was allowed, and the evidence after it.
         alarm_round: the round of the first alarm, or None.
-        left_out: rounds of the log that the promise does not cover.
+        left_out: rounds of the log that the guarantee does not cover.
         unseen: rounds without an outcome, which are counted as kept.
     """
 
@@ -307,14 +305,14 @@ class Watch:
 
     def verdict(self) -> str:
         """What it means, in plain words."""
-        allowed = f"the promise allows {self.allowed.sum():.3g} on average"
+        allowed = f"the guarantee allows {self.allowed.sum():.3g} on average"
         seen = f"{self.violations} of {len(self.rounds)} costs exceeded the threshold; {allowed}."
         if self.unseen:
             seen += f" {self.unseen} of them are unknown and count as kept."
         if self.alarm_round is None:
-            return f"{seen} No alarm: the costs are no evidence against the promise."
+            return f"{seen} No alarm: the costs are no evidence against the guarantee."
         return (
-            f"{seen} ALARM at round {self.alarm_round}: costs exceed the threshold more often than promised. Stop or "
+            f"{seen} ALARM at round {self.alarm_round}: costs exceed the threshold more often than guaranteed. Stop or "
             "fall back, and find out which assumption broke (safedial check). A later, smaller value does not clear "
             "an alarm."
         )
@@ -330,9 +328,9 @@ def watch_log(
     dial: Dial | None = None,
     features: Features | None = None,
 ) -> Watch | ExchangeabilityWatch:
-    """Run the monitor over a log; for a conformal or a bracket promise, run the test of exchangeability, which needs
+    """Run the monitor over a log; for a conformal or a bracket guarantee, run the test of exchangeability, which needs
     the dose curve and the policy (or a spec file's table of one), for a bracket also the dial and the features. For a
-    student promise, bet on the p-values of costs.
+    student guarantee, bet on the p-values of costs.
 
     >>> from safedial.simulation.results import simulated_log
     >>> from safedial.simulation.linear_world import LinearWorld
@@ -344,13 +342,13 @@ def watch_log(
     False
     """
     require(0.0 < level < 1.0, "level", level, "must lie strictly between 0 and 1", "0.01 alarms at evidence 100")
-    if PROMISES[spec.promise].bracketed:
+    if GUARANTEES[spec.guarantee].bracketed:
         walked = walk_bracket_log(log, spec, as_dose(dose), policy=policy, dial=dial, features=features)
         return watch_bracket_log(walked, level=level)
-    if PROMISES[spec.promise].exchangeable:
+    if GUARANTEES[spec.guarantee].exchangeable:
         return watch_conformal_log(walk_log(log, spec, as_dose(dose), policy), level=level)
     require_one_cost(spec)
-    if PROMISES[spec.promise].gaussian:
+    if GUARANTEES[spec.guarantee].gaussian:
         return watch_student_log(walk_student_log(log.prefix, spec, as_dose(dose), policy), level=level)
     curve = None if dose is None or spec.noise_scale is not None else as_dose(dose).cost
     seen = {float(log.round[index]): _counted(log, spec, curve, index) for index in range(len(log))}
@@ -360,7 +358,9 @@ def watch_log(
         if counts is not None:
             state = monitor.update(state, *counts)
             told.append((number, *counts, float(monitor.evidence(state))))
-    require(told, "log", f"{len(log)} rows", "has no round that the promise covers", "actions must be at most advised")
+    require(
+        told, "log", f"{len(log)} rows", "has no round that the guarantee covers", "actions must be at most advised"
+    )
     rounds, violated, allowed, evidence = np.array(told, dtype=float).T
     over = np.flatnonzero(evidence >= 1.0 / level)
     return Watch(
@@ -376,13 +376,13 @@ def watch_log(
 
 
 def _kept(spec: SafetySpec, number: float) -> tuple[bool, float] | None:
-    """A round without an outcome, counted as one that kept the promise."""
+    """A round without an outcome, counted as one that kept the guarantee."""
     risk = allowed_risk(spec, 0.0, number)
     return None if risk is None else (False, risk)
 
 
 def _counted(log: Log, spec: SafetySpec, curve: DoseCurve | None, index: int) -> tuple[bool, float] | None:
-    """(violated, allowed risk), or None where the promise does not cover the round."""
+    """(violated, allowed risk), or None where the guarantee does not cover the round."""
     action, advised, cost, baseline = (
         float(getattr(log, name)[index]) for name in ("action", "advised", "cost", "baseline_cost")
     )

@@ -36,7 +36,7 @@ from safedial.errors import InvalidInput, require
 from safedial.io import read_text
 from safedial.model.brackets import spread
 from safedial.model.dial import Dial, Features
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec
 from safedial.rounds.log_file import CONTEXT, KNOWN, Log, is_export, parse_log, raw_contexts
 from safedial.rounds.rules import Rules
@@ -329,7 +329,7 @@ class Outcomes:
             spec.noise_scale is None, "noise_scale", "stated", "is not for replays: R/g depends on the dose", way_out
         )
         self.rules, self.rounds, self.dial = rules, rounds, rules.dial
-        bracketed = PROMISES[rules.policy.promise].bracketed
+        bracketed = GUARANTEES[rules.policy.guarantee].bracketed
         parts = rules.parts or {}
         self.curves = {name: (parts[name] if parts else rules).dose.cost for name in rounds.costs}
         self.given = np.all([self.effect(name, rounds.setting) > 0.0 for name in self.curves], axis=0)

@@ -1,4 +1,4 @@
-"""Checks of a conformal promise's assumptions, for logs without stated constants.
+"""Checks of a conformal guarantee's assumptions, for logs without stated constants.
 
 Three are bets, each valid at any time. If rounds are exchangeable, the rank of a round among the earlier ones is
 uniform and independent of the earlier ranks, for any fixed score:
@@ -13,7 +13,7 @@ features is not a valid bet, but the largest of them divided by k is (by the uni
 they find: `information` applies the policy's own rule, `dose_curve` and `start` never raise a flag. Checks that compare
 with stated constants do not apply, and are listed with the reason.
 
-Checks of what HP-Student's promise rests on, for logs without stated constants.
+Checks of what HP-Student's guarantee rests on, for logs without stated constants.
 
 Five are bets on the p-values u_t of costs (student_rounds.py), each valid at any time: given all contexts the u_t are
 independent and uniform if the noise is i.i.d. Gaussian, the mean linear, and contexts do not follow past noise.
@@ -28,7 +28,7 @@ All but the first are one bet. With P_j Legendre's polynomial and weights −1 �
 1 + b·v_t·P_j(2u_t − 1) has mean 1 for |b| < 1, and so has each product of them, and the mean over several (j, v, b).
 The weights are a feature's rank among the earlier rounds'. `normality` also bets on small 2·min(u, 1 − u).
 A weight must not depend on doses or estimates, which follow the noise: `dose_curve` and `start` are shown, without a
-flag. For the anytime promise, contexts may react: a flag of `contexts` then says that the other flags are unsafe.
+flag. For the anytime guarantee, contexts may react: a flag of `contexts` then says that the other flags are unsafe.
 
 Whether costs rise with the setting, and no faster than their bracket says, on average over units (slopes.py).
 
@@ -39,7 +39,7 @@ Costs below the floor count as the floor, which hides slopes. So there is a seco
 bracket, a cost that lies above the curve k + high·s, or k·(s/base)^high where that is at least the floor, lies above it
 at every smaller setting too. So the share of costs above such a curve, k about their middle, must not rise with s.
 
-Checks of a bracket promise's assumptions. Each says ok, doubtful or contradicted, with its number and what to do.
+Checks of a bracket guarantee's assumptions. Each says ok, doubtful or contradicted, with its number and what to do.
 
 | check | kind | contradicted if |
 |---|---|---|
@@ -84,9 +84,9 @@ TRAINING = 1 / 3
 
 BANDS = 5
 NOT_APPLICABLE = {
-    "norms": "A conformal promise needs neither S nor L.",
+    "norms": "A conformal guarantee needs neither S nor L.",
     "tails": "No noise constant is stated: scores may have any tails.",
-    "linearity": "The mean may be anything; a predictor that misses it costs reward, not the promise.",
+    "linearity": "The mean may be anything; a predictor that misses it costs reward, not the guarantee.",
     "drift": "No coefficients are stated to be constant; exchangeability is checked in its place.",
     "confounding": "A policy chooses doses by the context; the dose-curve check shows what remains of the curve.",
     "noise": "No noise constant is stated, and noise may depend on the context.",
@@ -133,7 +133,7 @@ def check_contexts(walked: ConformalRounds | BracketRounds, *, needed: float) ->
         tested="Do the contexts of later rounds come from the same source as those of earlier rounds?",
         found=words,
         fine="There is no evidence against contexts from one source.",
-        broken="The population has changed. The promise is for exchangeable contexts: forget the rounds before the "
+        broken="The population has changed. The guarantee is for exchangeable contexts: forget the rounds before the "
         "change, or use a certified policy.",
         feature=named,
     )
@@ -209,7 +209,7 @@ def check_dose_curve(walked: ConformalRounds | StudentRounds) -> Finding:
         means="If g is exact, the means are near 0 and rise slightly, because doses are larger where the prediction is "
         "too low. Means that rise by more than the deviation suggest that larger doses cost more than g says. No flag "
         "is raised: doses depend on contexts, so a mean that the predictor misses looks the same. The first check "
-        "catches what harms the promise.",
+        "catches what harms the guarantee.",
         bands=bands,
         mean_residuals=means,
     )
@@ -249,7 +249,7 @@ def _ranks(values: Array) -> tuple[Array, Array]:
     return (1.0 + above) / (1.0 + before), (1.0 + before - above) / (1.0 + before)
 
 
-# --- Checks of what HP-Student's promise rests on, for logs without stated constants
+# --- Checks of what HP-Student's guarantee rests on, for logs without stated constants
 
 STUDENT_BETS = 5
 STAKES = np.array([-0.8, -0.3, -0.1, 0.1, 0.3, 0.8])
@@ -257,7 +257,7 @@ PRODUCTS = 60
 """The most squares and products of features that `linearity` bets on."""
 
 STUDENT_NOT_APPLICABLE = {
-    "norms": "The promise needs neither S nor L.",
+    "norms": "The guarantee needs neither S nor L.",
     "tails": "No noise constant is stated; normality is checked in its place.",
     "drift": "A drift of the costs shows in residuals and linearity; contexts may drift.",
     "confounding": "A policy chooses doses by the context; the dose-curve check shows what remains of the curve.",
@@ -282,7 +282,7 @@ def check_residuals(walked: StudentRounds, *, needed: float) -> Finding:
         tested="Do costs lie above what earlier rounds predict more often than Gaussian noise allows?",
         found=f"Of {walked.chance.size} costs {low:.2g} have a p-value of at most 0.05.",
         fine="There is no evidence against the bounds.",
-        broken="Costs exceed their bounds too often: the promise is broken. The other checks may say why.",
+        broken="Costs exceed their bounds too often: the guarantee is broken. The other checks may say why.",
         small_p_values=low,
     )
 
@@ -352,8 +352,8 @@ def check_next_contexts(walked: StudentRounds, *, needed: float) -> Finding:
         tested="Do contexts follow the noise of the round before?",
         found=f"The feature with the largest bet is {names[largest]}.",
         fine="There is no evidence that contexts react to costs. Reactions to earlier rounds are not tested.",
-        broken="Contexts react to past costs. The per-round and the tolerance promise need contexts that do not: take "
-        "past costs, doses and outcomes out of the context, or use promise='anytime'.",
+        broken="Contexts react to past costs. The per-round and the tolerance guarantee need contexts that do not: "
+        "take past costs, doses and outcomes out of the context, or use guarantee='anytime'.",
         feature=names[largest],
     )
 
@@ -489,7 +489,7 @@ def check_monotonicity(told: Compared, share: float) -> Finding:
     if word != "ok":
         means = (
             "Either the cost falls when the setting rises, or settings were lowered where a high cost was expected. In "
-            "the first case the promise does not hold: turn `direction`, or measure another cost. In the second add "
+            "the first case the guarantee does not hold: turn `direction`, or measure another cost. In the second add "
             "what guided the settings to the context."
         )
     where = "" if lowest is whole else f"; the lowest is {_shown(lowest)}"
@@ -541,7 +541,7 @@ def _numbers(found: Slopes) -> dict[str, Any]:
     }
 
 
-# --- Checks of a bracket promise's assumptions. Each says ok
+# --- Checks of a bracket guarantee's assumptions. Each says ok
 
 MOST_TIED = 1 / 3
 """The share of costs of one and the same value from which they tell little."""
@@ -594,7 +594,7 @@ def check_proposals(walked: BracketRounds, *, needed: float) -> Finding:
     means = "There is no evidence against proposals from one source."
     if found.flagged:
         means = (
-            "Proposals rise or fall with time, and the promise is for exchangeable ones: 1 % more each round "
+            "Proposals rise or fall with time, and the guarantee is for exchangeable ones: 1 % more each round "
             "breaks it. Use a fixed rule as the base, and let people lower its setting."
         )
     tested = "Do the proposals of later rounds come from the same source as those of earlier rounds?"

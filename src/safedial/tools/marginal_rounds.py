@@ -1,6 +1,7 @@
-"""What the checks of a bracket promise use: a log, played through an Agent with the applied settings and the outcomes.
+"""What the checks of a bracket guarantee use: a log, played through an Agent with the applied settings and the
+outcomes.
 
-The Agent's own watch gives the evidence (`decision.learners.shield_watch`); its decisions know the protocol's setting
+The Agent's own watch gives the evidence (`rounds.shield_learner`); its decisions know the protocol's setting
 and the start. Settings are in the dial's units, or values of the dose curve, as the bracket reads them.
 
 What the checks of a conformal spec use: a log, read round by round as HP-Conformal would learn from it.
@@ -16,7 +17,7 @@ If the noise is i.i.d. Gaussian and contexts do not follow it, the pivots T_t = 
 the fit before its round, are independent, and so are the p-values P(t_ν > T_t), which are uniform, given all contexts
 (bounds/t_laws.py). Bets on small ones are the evidence of an `Agent` that decided these rounds and received every
 outcome at once. Excesses of the threshold are a count: they depend on the doses, and a full dose is often safer. For
-the anytime promise, whose contexts may react, the evidence counts y_t above its bound (bounds/monitor.py).
+the anytime guarantee, whose contexts may react, the evidence counts y_t above its bound (bounds/monitor.py).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from safedial.bounds.triangle import append, certified, empty, volume
 from safedial.errors import require
 from safedial.model.dial import Dial, Features
 from safedial.model.dose import Dose
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec
 from safedial.policies import Policy, make_policy
 from safedial.policies.conformal import cost_bound
@@ -133,7 +134,7 @@ def walk_bracket_log(
     """Play a log through an Agent. `policy`: the policy, or a spec file's table; `features`: as they made the log."""
     require(policy is not None, "policy", policy, "is missing: it states bracket, base and start", "name hp_shield")
     given = policy if isinstance(policy, Policy) else named_policy(policy or {})
-    require(PROMISES[given.promise].bracketed, "policy", given.name, "gives no bracket promise", "name hp_shield")
+    require(GUARANTEES[given.guarantee].bracketed, "policy", given.name, "gives no bracket guarantee", "name hp_shield")
     rule = make_policy(given.name, **{name: given.options[name] for name in WATCHED})
     parts: Any = {"policy": rule, "dose": dose, "dial": dial, "features": features}
     rules = make_rules(dim=log.dim, spec=spec, **parts)
@@ -205,7 +206,7 @@ class WalkedRounds:
         bounded: whether the round had a bound before its outcome; else its dose is the start's.
         exceeded: whether its cost was above τ. covered: whether the applied action was at most the advised one.
         ranked, chance: by round with a p-value: its row, and the p-value.
-        evidence: after each of them, that the assumptions of the promise do not hold.
+        evidence: after each of them, that the assumptions of the guarantee do not hold.
     """
 
     spec: SafetySpec
@@ -294,8 +295,8 @@ def _options(policy: Policy | Mapping[str, Any] | None, log: Log) -> dict[str, A
     """The policy's options for learning. A group given by a feature's name becomes that feature's column."""
     given = {"name": policy.name, **policy.options} if isinstance(policy, Policy) else dict(policy or {})
     name = given.get("name", "hp_conformal")
-    fits = PROMISES[make_policy(name).promise].exchangeable
-    require(fits, "policy", name, "does not give a conformal promise", "name hp_conformal")
+    fits = GUARANTEES[make_policy(name).guarantee].exchangeable
+    require(fits, "policy", name, "does not give a conformal guarantee", "name hp_conformal")
     options = {option: given[option] for option in LEARNING if option in given}
     if isinstance(options.get("group"), str):
         group = options["group"]
@@ -312,8 +313,8 @@ SPARE = 8
 
 @dataclass(frozen=True, kw_only=True)
 class StudentRounds(WalkedRounds):
-    """The evidence is that the noise is not Gaussian and of one size, or, for the `anytime` promise, that its bound is
-    exceeded too often.
+    """The evidence is that the noise is not Gaussian and of one size, or, for the `anytime` guarantee, that its bound
+    is exceeded too often.
     """
 
     anytime: bool
@@ -322,7 +323,7 @@ class StudentRounds(WalkedRounds):
 def walk_student_log(
     log: Log, spec: SafetySpec, dose: Dose, policy: Policy | Mapping[str, Any] | None = None
 ) -> StudentRounds:
-    """Learn from a log round by round; `policy`, or a spec file's table, says which promise is meant."""
+    """Learn from a log round by round; `policy`, or a spec file's table, says which guarantee is meant."""
     rule = _policy(policy)
     if rule.check is not None:
         rule.check(spec)
@@ -337,7 +338,7 @@ def walk_student_log(
     ranked = np.flatnonzero(np.isfinite(chance))
     words = "has no round with a bound: contexts must have full rank"
     require(ranked.size, "log", f"{len(log)} rows", words, "leave out columns that others determine")
-    anytime = rule.options["promise"] == "anytime"
+    anytime = rule.options["guarantee"] == "anytime"
     return StudentRounds(
         spec=spec,
         anytime=anytime,
@@ -361,7 +362,7 @@ def walk_student_log(
 def _walk(contexts: Array, outcome: Array, spec: SafetySpec, rule: Policy) -> tuple[Array, Array, Array]:
     """(⟨x,μ̂⟩, the p-value, U) of each round, before it is learned; NaN and ∞ where there is none."""
     options, fit = rule.options, empty(contexts.shape[1])
-    anytime = options["promise"] == "anytime"
+    anytime = options["guarantee"] == "anytime"
     mixture = Mixture(options["mixture_ridge"], options["mixture_shape"])
     fitted, chance, upper = np.zeros(len(outcome)), np.full(len(outcome), np.nan), np.full(len(outcome), np.inf)
     for index, context in enumerate(contexts):
@@ -392,5 +393,5 @@ def _policy(given: Policy | Mapping[str, Any] | None) -> Policy:
     if given is None:
         return make_policy("hp_student")
     made = given if isinstance(given, Policy) else make_policy(**given)
-    require(PROMISES[made.promise].gaussian, "policy", made.name, "gives no student promise", "name hp_student")
+    require(GUARANTEES[made.guarantee].gaussian, "policy", made.name, "gives no student guarantee", "name hp_student")
     return made

@@ -16,7 +16,7 @@ import numpy as np
 
 from safedial.errors import is_number, require
 from safedial.model.spec import SWEPT
-from safedial.simulation.results import promised
+from safedial.simulation.results import guaranteed
 from safedial.simulation.run import Simulation
 from safedial.simulation.sweeps import NUMBERS, sweep_rows, varying
 from safedial.stats import seed_band, violation_interval
@@ -238,15 +238,15 @@ def _band(panel: Any, line: Line, values: Any, level: float) -> None:
 def _rates(panel: Any, lines: list[Line], level: float) -> None:
     """Excess rates on an axis that shows 0 too: logarithmic above one in ten thousand."""
     for place, (_, run, row, look) in enumerate(lines):
-        counts, promise = run.violations[row], promised(run, row)
+        counts, guarantee = run.violations[row], guaranteed(run, row)
         ends, colour = violation_interval(counts, run.rounds, level), look["color"]
         panel.plot(ends, [-place, -place], color=colour, linewidth=1.2)
         panel.plot(counts.mean() / run.rounds, -place, "o", color=colour, markersize=4)
-        if promise is not None:
-            panel.plot(promise, -place, "|", color="black", markersize=12)
+        if guarantee is not None:
+            panel.plot(guarantee, -place, "|", color="black", markersize=12)
     panel.set_yticks([-place for place in range(len(lines))], [line.label for line in lines])
     panel.set_ylim(0.6 - len(lines), 0.6)
     panel.set_xscale("symlog", linthresh=1e-4)
     panel.set_xlim(0.0, 1.0)
     panel.set_xlabel("share of rounds with a cost above τ")
-    title(panel, f"excesses, {level:.0%}; black bar: the promise")
+    title(panel, f"excesses, {level:.0%}; black bar: the guarantee")

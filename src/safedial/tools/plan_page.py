@@ -14,7 +14,7 @@ from typing import Any
 
 from safedial.io import html_table, output_folder, provenance, read_rows, write_json, write_rows, write_text
 from safedial.model.dial import Dial, significant
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.rounds.rules import write_parts
 from safedial.rounds.specfile import save_spec
 from safedial.tools.candidates import MEANING
@@ -48,7 +48,7 @@ def draw_plan(folder: str | Path, *, dial: Dial | None = None) -> Path:
     _dose(dose, [row for row in curves if row["scenario"] == first], first, None if scales else dial or Dial())
     for colour, summary in zip(SHADES, table, strict=False):
         rows = [row for row in curves if row["scenario"] == summary["scenario"] and row["reward_share"] != ""]
-        dashes = "-" if summary["promise_holds"] else ":"
+        dashes = "-" if summary["guarantee_holds"] else ":"
         look = {"color": colour, "linewidth": 1.1, "linestyle": dashes, "label": summary["scenario"]}
         reward.plot(*columns(rows, ("round", "reward_share")), **look)
     reward.axhline(0.5, color="grey", linestyle="--", linewidth=0.8)
@@ -77,7 +77,7 @@ def _dose(panel: Any, rows: list[dict[str, Any]], scenario: str, dial: Dial | No
 def _violations(panel: Any, rows: list[dict[str, Any]], summary: dict[str, Any]) -> None:
     rounds, *counts = columns(rows, ("round", "violations", "violations_low", "violations_high"))
     band(panel, rounds, counts, colour=COLOURS["on_expectation"], shade=0.25)
-    allowed = summary["promised_risk"] * rounds[-1] if summary["promised_over"] == "a round" else 0.0
+    allowed = summary["guaranteed_risk"] * rounds[-1] if summary["guaranteed_over"] == "a round" else 0.0
     if allowed:
         line = [allowed * number / rounds[-1] for number in rounds]
         panel.plot(rounds, line, color="grey", linestyle="--", linewidth=1)
@@ -91,19 +91,19 @@ def _rates(panel: Any, table: list[dict[str, Any]]) -> None:
     for place, (colour, row) in enumerate(zip(SHADES, table, strict=False)):
         ends = [max(row[name], RAREST) for name in ("rate_low", "rate_high")]
         panel.plot(ends, [-place, -place], color=colour, linewidth=1)
-        face = colour if row["promise_holds"] else "white"
+        face = colour if row["guarantee_holds"] else "white"
         at = max(row["violation_rate"], RAREST), -place
         panel.plot(*at, "o", markersize=5, markeredgecolor=colour, markerfacecolor=face)
         if "worst_rate" in row:
             panel.plot(max(row["worst_rate"], RAREST), -place, "x", markersize=5, color=colour)
-    if table[0]["promised_over"] == "a round":
-        panel.axvline(table[0]["promised_risk"], color="grey", linestyle="--", linewidth=1)
+    if table[0]["guaranteed_over"] == "a round":
+        panel.axvline(table[0]["guaranteed_risk"], color="grey", linestyle="--", linewidth=1)
     panel.set(xscale="log", xlim=(0.7 * RAREST, 1.0))
     panel.set_yticks([-place for place in range(len(table))], [row["scenario"] for row in table])
     panel.tick_params(axis="y", labelsize=6.5)
     panel.set_xticks([1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0], ["≤ 10⁻⁵", "10⁻⁴", "0.1 %", "1 %", "10 %", "100 %"])
     worst = "; ×: in the worst round" if "worst_rate" in table[0] else ""
-    title(panel, f"violation rate (filled: the promise is proved there{worst})")
+    title(panel, f"violation rate (filled: the guarantee is proved there{worst})")
 
 
 # --- `safedial plan --out`: data, a picture and one page
@@ -151,14 +151,14 @@ def cell(name: str, value: Any) -> str:
 
 
 def lines(plan: Plan, names: Sequence[str] = tuple(HEADS)) -> list[list[str]]:
-    """The operating characteristics as text, one list per scenario, with a star if the promise is not proved there.
+    """The operating characteristics as text, one list per scenario, with a star if the guarantee is not proved there.
     Doses are in the dial's units.
     """
     dial = plan.dial
     marked = [
         row
         | {
-            "scenario": row["scenario"] + ("" if row["promise_holds"] else " *"),
+            "scenario": row["scenario"] + ("" if row["guarantee_holds"] else " *"),
             "last_dose": dial.low + row["last_dose"] * (dial.high - dial.low),
         }
         for row in plan.table
@@ -199,17 +199,17 @@ def _body(plan: Plan, place: Path) -> list[str]:
         return _bracket_body(plan, place, words, truths)
     return [
         "<h1>What to expect of this study</h1>",
-        f"<p>{html.escape(plan.policy.label)}, {plan.rounds} rounds, {plan.dim} features, threshold {spec.threshold:g}, risk {plan.table[0]['promised_risk']:.3g} {'a round' if PROMISES[spec.promise].each_round else 'in all rounds together'}; "
+        f"<p>{html.escape(plan.policy.label)}, {plan.rounds} rounds, {plan.dim} features, threshold {spec.threshold:g}, risk {plan.table[0]['guaranteed_risk']:.3g} {'a round' if GUARANTEES[spec.guarantee].each_round else 'in all rounds together'}; "
         f"{_constants(plan)}, dose curve {html.escape(plan.dose.cost.words)}{f', baseline cost {plan.baseline_cost:g}' if plan.baseline_cost else ''}. "
         f"Every scenario was simulated {plan.seeds} times with different true coefficients.</p>",
         f'<div class="claim">{words}</div>',
         image(place / "plan.png", "Dose, reward and violations over time, and the violation rate of every scenario"),
         "<h2>Operating characteristics</h2>",
         html_table(list(HEADS.values()), lines(plan)),
-        "<p><small>* the promise is not proved there. Violations: rounds of a study with a cost above the threshold, on average, and at most in 19 of 20 studies; any: studies with one. Reward is the share of what an all-knowing policy earns, without noise; attainable: the share of what a policy earns which knows the cost and must learn only the sign of the reward; "
+        "<p><small>* the guarantee is not proved there. Violations: rounds of a study with a cost above the threshold, on average, and at most in 19 of 20 studies; any: studies with one. Reward is the share of what an all-knowing policy earns, without noise; attainable: the share of what a policy earns which knows the cost and must learn only the sign of the reward; "
         f"half reward: the first round from which a twentieth of the study earns half of that. Doses are {_unit(plan)}; small ones are below {plan.dial.amount(SMALL)}. Monitor: alarm at evidence 100.</small></p>",
         f"<h2>The scenarios</h2><ul>{truths}</ul>",
-        f"<p><small>A forecast of simulated linear worlds, not a promise about yours. safedial {__version__}.</small></p>",
+        f"<p><small>A forecast of simulated linear worlds, not a guarantee about yours. safedial {__version__}.</small></p>",
     ]
 
 
@@ -228,14 +228,14 @@ def bracket_words(plan: Plan) -> str:
 def _bracket_body(plan: Plan, place: Path, words: str, truths: str) -> list[str]:
     return [
         "<h1>What to expect of this study</h1>",
-        f"<p>{html.escape(plan.policy.label)}, {plan.rounds} rounds, risk {plan.table[0]['promised_risk']:.3g} a round; bracket: {html.escape(bracket_words(plan))}; start {plan.policy.options['start_scale']:g} times the base, climb limit {plan.policy.options['climb']}. Every scenario was simulated {plan.seeds} times.</p>",
+        f"<p>{html.escape(plan.policy.label)}, {plan.rounds} rounds, risk {plan.table[0]['guaranteed_risk']:.3g} a round; bracket: {html.escape(bracket_words(plan))}; start {plan.policy.options['start_scale']:g} times the base, climb limit {plan.policy.options['climb']}. Every scenario was simulated {plan.seeds} times.</p>",
         f'<div class="claim">{words}</div>',
         image(place / "plan.png", "Scale and excesses over time, and the violation rate of every scenario"),
         "<h2>Operating characteristics</h2>",
         html_table(list(BRACKET_HEADS.values()), lines(plan, tuple(BRACKET_HEADS))),
-        "<p><small>* the promise is not proved there. Worst round: the largest chance of an excess in one round, over studies, and which round (for a learned base the mean of ten rounds from there on); climbs from: the first round in which most studies give more than the start; share: of an all-knowing policy's scale.</small></p>",
+        "<p><small>* the guarantee is not proved there. Worst round: the largest chance of an excess in one round, over studies, and which round (for a learned base the mean of ten rounds from there on); climbs from: the first round in which most studies give more than the start; share: of an all-knowing policy's scale.</small></p>",
         f"<h2>The scenarios</h2><ul>{truths}</ul>",
-        f"<p><small>A forecast of simulated dose-response worlds, not a promise about yours. safedial {__version__}.</small></p>",
+        f"<p><small>A forecast of simulated dose-response worlds, not a guarantee about yours. safedial {__version__}.</small></p>",
     ]
 
 
@@ -276,10 +276,10 @@ FEATURES = """\
 
 
 def _head(found: Ranking) -> str:
-    """The comment above a spec file: the promise, its assumptions, which of them only a pilot supports, and what to add."""
+    """The comment above a spec file: the guarantee, its assumptions, which of them only a pilot supports, and what to add."""
     first = found.best
     rests = "; ".join(MEANING[name] for name in first.rests)
-    lines = [f"Proposed by safedial choose. {found.words()[0]}", f"It promises {first.promises}, if: {rests}."]
+    lines = [f"Proposed by safedial choose. {found.words()[0]}", f"It guarantees {first.guarantees}, if: {rests}."]
     return "\n".join([*lines, *found.taken(), UNITS + ("" if found.spec_file().features else FEATURES)])
 
 

@@ -28,14 +28,14 @@ from safedial.io import card, data_frame
 from safedial.model.brackets import Growth
 from safedial.model.dial import Dial, significant
 from safedial.model.dose import Dose, DoseCurve, as_dose
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec
 from safedial.policies import POLICIES, Policy, as_policy, make_policy
 from safedial.rounds.rules import by_rule, named_policy
 from safedial.simulation.dose_response import DoseResponseWorld
 from safedial.simulation.engines import pays
 from safedial.simulation.loop import Played
-from safedial.simulation.results import promise_holds
+from safedial.simulation.results import guarantee_holds
 from safedial.simulation.rule import exceeded
 from safedial.simulation.run import find_policy, is_own_name, simulate
 from safedial.simulation.world import World, generators
@@ -49,9 +49,9 @@ from safedial.tools.scenarios import (
     complete,
     curves_of,
     forecast,
+    guarantee_kept,
     left_out,
     moving,
-    promise_kept,
     reward_of,
     scenarios_for,
     scenarios_in,
@@ -109,7 +109,7 @@ def in_scales(policy: Policy, spec: SafetySpec, assumed: Mapping[str, float]) ->
     share = start / assumed["tolerance"]
     require(share <= 1.0, "start_scale", start, "must be at most the tolerance that is assumed")
     options |= {"base": 0, "start_scale": share}
-    common: dict[str, Any] = {"violation_risk": spec.violation_risk, "promise": "bracket"}
+    common: dict[str, Any] = {"violation_risk": spec.violation_risk, "guarantee": "bracket"}
     if costs is not None:
         plain = {name: Cost(threshold=1.0, growth=_plain(each.growth, each.threshold)) for name, each in costs.items()}
         return make_policy("hp_shield", **options), SafetySpec(costs=plain, **common)
@@ -202,7 +202,7 @@ def bracket_forecast(
     dose = assumed["tolerance"] * scale
     quantities = {
         "scenario": scenario.name,
-        "promise_holds": promise_holds(policy, world, spec),
+        "guarantee_holds": guarantee_holds(policy, world, spec),
         **violations_of(over, spec, policy),
         **reward_of(scale, best),
         "first_dose": float(dose[0].mean()),
@@ -291,7 +291,7 @@ class Plan:
 
     def _repr_html_(self) -> str:
         rate = "worst_rate" if self.bracketed else "violation_rate"
-        names = ("scenario", "promise_holds", rate, "promised_risk", "reward_share")
+        names = ("scenario", "guarantee_holds", rate, "guaranteed_risk", "reward_share")
         rows = ({name: row[name] for name in names} for row in self.table)
         return card(f"{self.policy.name}: {self.rounds:,} rounds, {self.seeds} studies", rows, self.words())
 
@@ -327,7 +327,7 @@ class Plan:
 
     @property
     def bracketed(self) -> bool:
-        return PROMISES[self.policy.promise].bracketed
+        return GUARANTEES[self.policy.guarantee].bracketed
 
     def _excesses(self) -> str:
         first, side = self.table[0], "below" if self.policy.options.get("direction") == "below" else "above"
@@ -360,7 +360,7 @@ class Plan:
             if self.spec.costs
             else ""
         )
-        return [f"Assumed, not stated: {told}.{several} The forecast depends on this; the promise does not."]
+        return [f"Assumed, not stated: {told}.{several} The forecast depends on this; the guarantee does not."]
 
     def _small_doses(self) -> list[str]:
         """A warning about micro-doses and the errors of measurement that they magnify."""
@@ -368,7 +368,7 @@ class Plan:
         if share < 0.01 or probe is None or probe == 0:
             return []
         based = ", after the baseline cost is taken off," if self.baseline_cost else ""
-        out = "state it as cost_sensor_noise, or " if PROMISES[self.policy.promise].from_constants else ""
+        out = "state it as cost_sensor_noise, or " if GUARANTEES[self.policy.guarantee].from_constants else ""
         return [
             f"In {share:.0%} of the rounds the dose is below {self.dial.amount(SMALL)}: where no benefit is expected, "
             "as in about half of the contexts of these simulated worlds, the policy gives a small share of the safe "
@@ -379,23 +379,23 @@ class Plan:
 
     def _allowed(self) -> str:
         first = self.table[0]
-        if not first["promise_holds"]:
-            return "nothing is promised about them"
-        if PROMISES[self.spec.promise].each_round:
-            return f"the promise allows {significant(first['promised_risk'] * self.rounds, 3)} on average"
-        return f"the promise allows one or more in {first['promised_risk']:.3g} of the studies"
+        if not first["guarantee_holds"]:
+            return "nothing is guaranteed about them"
+        if GUARANTEES[self.spec.guarantee].each_round:
+            return f"the guarantee allows {significant(first['guaranteed_risk'] * self.rounds, 3)} on average"
+        return f"the guarantee allows one or more in {first['guaranteed_risk']:.3g} of the studies"
 
     def _doubts(self) -> list[str]:
-        rate = "violation_rate" if PROMISES[self.spec.promise].each_round else "any_violation"
+        rate = "violation_rate" if GUARANTEES[self.spec.guarantee].each_round else "any_violation"
         rate = "worst_rate" if self.bracketed else rate
-        broken = [row for row in self.table if not row["promise_holds"] and row[rate] > row["promised_risk"]]
+        broken = [row for row in self.table if not row["guarantee_holds"] and row[rate] > row["guaranteed_risk"]]
         if not broken:
             return []
         names = ", ".join(f"{row['scenario']} ({row[rate]:.1%})" for row in broken)
-        risk = f"{broken[0]['promised_risk']:.1%}"
-        if PROMISES[self.policy.promise].proved:
-            return [f"Where an assumption fails, the promise can break: {names}; the promise is {risk}."]
-        return [f"Nothing is promised, and these exceed the spec's {risk}: {names}."]
+        risk = f"{broken[0]['guaranteed_risk']:.1%}"
+        if GUARANTEES[self.policy.guarantee].proved:
+            return [f"Where an assumption fails, the guarantee can break: {names}; the guarantee is {risk}."]
+        return [f"Nothing is guaranteed, and these exceed the spec's {risk}: {names}."]
 
     def _left_out(self) -> list[str]:
         names = ", ".join(self.left_out)
@@ -426,7 +426,7 @@ def plan(
             as "module:factory".
         dim: of the contexts; for a bracket only a learned base needs it.
         world: your own, an object or "module:factory", in place of the linear one. The scenarios are then those that
-            change constants alone, of those that it uses; no promise is proved.
+            change constants alone, of those that it uses; no guarantee is proved.
         seeds: studies in each scenario, with different true coefficients: how many, or which.
         dose: the dose curve, assumed exact.
         baseline_cost: the known cost without any action, in every round.
@@ -455,7 +455,7 @@ def plan(
     require(len(given), "scenarios", given, "must hold at least one")
     common: dict[str, Any] = {"rounds": rounds, "seeds": which}
     _check_place(place, rule, dim, baseline_cost)
-    if PROMISES[rule.promise].bracketed:
+    if GUARANTEES[rule.guarantee].bracketed:
         units = tolerances(rule, added)
         common["dim"] = columns(rule, dim)
         simulated, scaled = in_scales(rule, spec, units)
@@ -523,7 +523,7 @@ def _check_place(place: World | None, policy: Policy, dim: int | None, baseline_
     """Check that a world of the user's own can be planned in."""
     if place is None:
         return
-    rule = "is planned in dose-response worlds of its own" if PROMISES[policy.promise].bracketed else ""
+    rule = "is planned in dose-response worlds of its own" if GUARANTEES[policy.guarantee].bracketed else ""
     rule = "is for brackets, whose plan makes its own" if isinstance(place, DoseResponseWorld) else rule
     require(not rule, "world", place.name, rule or "fits", "leave it out")
     require(dim == place.dim, "dim", dim, f"is not that of the world, {place.dim}", "leave it out")
@@ -534,11 +534,11 @@ def scenarios_of(
     policy: Policy, spec: SafetySpec, assumed: Mapping[str, float], place: World | None = None
 ) -> tuple[Scenario, ...]:
     """The scenarios that `plan` simulates; in a world of the user's own, those that change constants which it uses."""
-    if PROMISES[policy.promise].bracketed:
+    if GUARANTEES[policy.guarantee].bracketed:
         units = tolerances(policy, assumed)
         return bracket_scenarios(*in_scales(policy, spec, units), units)
     whole = complete(policy, spec, assumed)
     return scenarios_for(policy, whole) if place is None else scenarios_in(place, whole)
 
 
-__all__ = ["SCENARIOS", "Plan", "Scenario", "plan", "planned", "promise_kept", "scenarios_for", "scenarios_of"]
+__all__ = ["SCENARIOS", "Plan", "Scenario", "guarantee_kept", "plan", "planned", "scenarios_for", "scenarios_of"]

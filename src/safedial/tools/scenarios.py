@@ -1,7 +1,7 @@
 """Scenarios: what may be true, compared with what the spec states.
 
 A scenario changes the world, not the policy: the policy uses the stated constants, the world the true ones. If the
-truth lies within what is stated, the promise holds; if not, the table shows what is lost.
+truth lies within what is stated, the guarantee holds; if not, the table shows what is lost.
 
 Simulates one scenario many times, to forecast a study.
 """
@@ -22,14 +22,14 @@ from safedial.bounds.margin import round_risk
 from safedial.bounds.radii import with_ridge
 from safedial.errors import InvalidInput, require
 from safedial.model.dose import Dose
-from safedial.model.guarantee import PROMISES
+from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import CONSTANTS, SafetySpec
-from safedial.policies import Policy, promised_risk
+from safedial.policies import Policy, guaranteed_risk
 from safedial.policies.baselines import clairvoyant
 from safedial.simulation.attainable import attainable_curve
 from safedial.simulation.linear_world import LinearWorld
 from safedial.simulation.loop import Batch, Played
-from safedial.simulation.results import margin_holds, promise_holds
+from safedial.simulation.results import guarantee_holds, margin_holds
 from safedial.simulation.run import Simulation, check_learner, simulate
 from safedial.simulation.world import NOISY, Exposure, World, generators
 from safedial.stats import Seeds, violation_interval
@@ -168,21 +168,21 @@ def complete(policy: Policy, spec: SafetySpec, assumed: Mapping[str, float]) -> 
     options = ", ".join(f"--{name.replace('_', '-')}" for name in lacking)
     way_out = (
         f"assume them: {options} (in Python, assumed=); safedial calibrate proposes them from a pilot. The forecast "
-        "depends on them; the promise does not"
+        "depends on them; the guarantee does not"
     )
     require(not lacking, "spec", lacking, "are not stated, and a forecast needs a simulated world", way_out)
     unknown = spec.cost_noise is None or spec.coefficient_bound is None
-    uncertified = unknown and PROMISES[policy.promise].exchangeable
+    uncertified = unknown and GUARANTEES[policy.guarantee].exchangeable
     started = not uncertified or policy.options["start_dose"] is not None
     way_out = "declare an intensity that is safe for every context, for example start_dose = 0.05 under [[policy]]"
     require(started, "start_dose", None, "is missing: assumed constants cannot certify the start", way_out)
     return replace(spec, **assumed)
 
 
-def promise_kept(policy: Policy, scenario: Scenario, stated: SafetySpec) -> bool:
-    """Whether the policy's promise on the realized cost is proved in that scenario."""
+def guarantee_kept(policy: Policy, scenario: Scenario, stated: SafetySpec) -> bool:
+    """Whether the policy's guarantee on the realized cost is proved in that scenario."""
     world = LinearWorld(dim=1, **scenario.world)
-    return promise_holds(policy, world, stated, true=scenario.true_spec(stated))
+    return guarantee_holds(policy, world, stated, true=scenario.true_spec(stated))
 
 
 # --- Simulates one scenario many times, to forecast a study
@@ -235,14 +235,14 @@ def forecast(
     options: Any = {"rounds": rounds, "seeds": seeds, "dose": dose, "points": 1, "progress": progress}
     run = simulate(policy, world, true, **options, record=chunks.append, stated=stated, engine=engine, device=device)
     context, action, _, cost = (np.concatenate([chunk[part][:, 0] for chunk in chunks]) for part in range(4))
-    whole = replace(true, violation_risk=promised_risk(policy, stated))
+    whole = replace(true, violation_risk=guaranteed_risk(policy, stated))
     gain, best = _rewards(run, whole, context, action)
     again: Any = {"checkpoints": run.checkpoints, "seeds": run.seeds, "dose": dose, "chunk": Batch.step}
     most = attainable_curve(world, whole, **again, context=context)
     over = cost > stated.threshold
     quantities = {
         "scenario": scenario.name,
-        "promise_holds": place is None and promise_kept(policy, scenario, stated),
+        "guarantee_holds": place is None and guarantee_kept(policy, scenario, stated),
         **violations_of(over, stated, policy),
         **reward_of(gain, best),
         "attainable_share": None if most is None else float(gain.sum() / most[-1].sum()),
@@ -291,8 +291,8 @@ def violations_of(over: NDArray[np.bool_], stated: SafetySpec, policy: Policy) -
         "violation_rate": float(over.mean()),
         "rate_low": low,
         "rate_high": high,
-        "promised_risk": float(promised_risk(policy, stated)),
-        "promised_over": "a round" if PROMISES[stated.promise].each_round else "all rounds",
+        "guaranteed_risk": float(guaranteed_risk(policy, stated)),
+        "guaranteed_over": "a round" if GUARANTEES[stated.guarantee].each_round else "all rounds",
         "any_violation": float((counts > 0).mean()),
     }
 
@@ -316,8 +316,8 @@ def moving(values: Array, size: int) -> Array:
 
 
 def _alarms(over: NDArray[np.bool_], stated: SafetySpec, policy: Policy) -> dict[str, Any]:
-    """The share of studies with an alarm of the monitor, at level 0.01; None if it does not watch this promise."""
-    if PROMISES[policy.promise].exchangeable:
+    """The share of studies with an alarm of the monitor, at level 0.01; None if it does not watch this guarantee."""
+    if GUARANTEES[policy.guarantee].exchangeable:
         return {"alarms": None}
     before, alarmed = monitor.init(over.shape[1:]).log_evidence[None], np.zeros(over.shape[1], dtype=bool)
     for start in range(0, len(over), Batch.step):

@@ -376,7 +376,7 @@ def _append(
     largest = float(shape.diagonal(context[None])[0])
     squared = ridge + weight * (largest - float(projection @ projection))
     sound = np.isfinite(squared) and squared >= ridge - TOLERANCE * (ridge + weight * largest)
-    way_out = "use a kernel of function_classes.kernels"
+    way_out = "use a kernel of safedial.policies.classes.kernel"
     require(sound, "kernel", str(shape), "is not positive semi-definite at these contexts", way_out)
     pivot = float(np.sqrt(max(squared, ridge)))
     points.reserve(limit)

@@ -30,8 +30,8 @@ const certificateParts = ({ certificate, events, why, explanation, action, hash 
   parts.push(made("h3", "Why this setting"), made("p", whyWords(certificate, why)));
   const values = rawValues(certificate);
   parts.push(made("h3", "For"), pairs([...(proposal === undefined ? [] : [["proposed", inUnit(proposal, dial.unit)]]), ...(whose === undefined ? [] : [[unitName(), whose]]), ...Object.entries(meta ?? {}), ...values.slice(0, 40)]));
-  parts.push(made("h3", "What is promised"), made("p", promised(certificate)));
-  for (const each of amended ?? []) parts.push(made("p", `The study was amended by a person on ${day(each.at)}, for decisions after number ${each.seq} (${each.changed.join(", ")}): ${each.begins_phase ? "the promise counts from there" : "the promise and its evidence go on"}.`, "warn"));
+  parts.push(made("h3", "What is guaranteed"), made("p", guaranteed(certificate)));
+  for (const each of amended ?? []) parts.push(made("p", `The study was amended by a person on ${day(each.at)}, for decisions after number ${each.seq} (${each.changed.join(", ")}): ${each.begins_phase ? "the guarantee counts from there" : "the guarantee and its evidence go on"}.`, "warn"));
   for (const each of resumed ?? []) parts.push(made("p", `The study was resumed by a person on ${day(each.at)} after: ${stopWords(each.rule)}`, "warn"));
   parts.push(made("h3", "What came of it"));
   if (!events.length) parts.push(made("p", "Nothing has been reported yet.", "quiet"));
@@ -39,7 +39,7 @@ const certificateParts = ({ certificate, events, why, explanation, action, hash 
   const rests = made("ul");
   for (const line of certificate.assumptions) rests.append(made("li", named(line)));
   parts.push(made("h3", "More", "no-print"));
-  if (certificate.promise !== "none") parts.push(Object.assign(folded("What the promise rests on", rests), { id: "rests" }));
+  if (certificate.guarantee !== "none") parts.push(Object.assign(folded("What the guarantee rests on", rests), { id: "rests" }));
   const more = [folded("How it was computed", block(explanation)), folded("Every number", block(JSON.stringify(certificate, null, 2)))];
   for (const each of more) each.classList.add("no-print");
   return [...parts, ...more, made("p", `Event ${certificate.seq}, hash ${hash}`, "quiet hash")];

@@ -3,9 +3,9 @@
 
 const AXIS = "decision number", COLOURS = ["var(--advised)", "var(--applied)", "var(--good)", "var(--quiet)"];
 
-// Promises without stated constants have evidence of their own; their violations are counted and not tested.
+// Guarantees without stated constants have evidence of their own; their violations are counted and not tested.
 const OWN_EVIDENCE = { conformal: "that rounds have changed", bracket: "that rounds have changed", student: "against Gaussian noise of one size" };
-const against = () => `evidence ${OWN_EVIDENCE[told.promise] ?? "against the promise"}`;
+const against = () => `evidence ${OWN_EVIDENCE[told.guarantee] ?? "against the guarantee"}`;
 
 const stopped = () => (told.counts.stop_reason ? told.stops[told.stops.length - 1] : null);
 
@@ -27,9 +27,9 @@ const notes = () => {
   }
   if (counts.frozen) found.push(["Learning has ended: a round was lost for a reason that may have to do with its outcome. The study keeps what it has learned.", true]);
   else if (counts.waits_for && counts.waiting) found.push([`Learning waits for the outcome of decision ${counts.waits_for}; ${many(counts.waiting, "later round")} ${counts.waiting === 1 ? "is" : "are"} not learned from until it comes.`, counts.waiting > Math.max(20, counts.outcomes / 4)]);
-  if (counts.unwatched) found.push([`${many(counts.unwatched, "round")} ended without an outcome that shows whether the promise was kept.`, counts.unwatched > 0.25 * counts.decisions]);
+  if (counts.unwatched) found.push([`${many(counts.unwatched, "round")} ended without an outcome that shows whether the guarantee was kept.`, counts.unwatched > 0.25 * counts.decisions]);
   if (counts.decisions) found.push([`${capital(against())}: ${evidenceWords(counts.evidence, told.alarm_at)}.`, counts.evidence >= Math.sqrt(told.alarm_at)]);
-  if (amendments.length) found.push([`Amended by a person ${amendments.length === 1 ? "once" : `${whole(amendments.length)} times`}, the last time on ${day(amendments[amendments.length - 1].at)}: ${told.promised_since ? `the promise and the evidence count from ${day(told.promised_since)} on` : "the promise and the evidence go on"}.`, false]);
+  if (amendments.length) found.push([`Amended by a person ${amendments.length === 1 ? "once" : `${whole(amendments.length)} times`}, the last time on ${day(amendments[amendments.length - 1].at)}: ${told.guaranteed_since ? `the guarantee and the evidence count from ${day(told.guaranteed_since)} on` : "the guarantee and the evidence go on"}.`, false]);
   if (resumes.length) {
     const last = resumes[resumes.length - 1];
     found.push([`Resumed by a person ${counts.resumes === 1 ? "once" : `${whole(counts.resumes)} times`}, the last time on ${day(last.at)}${last.rule ? ` after: ${stopWords(last.rule)}` : "."}`, false]);
@@ -44,14 +44,14 @@ const drawHead = () => {
   at("state").textContent = stop ? `stopped since ${day(stop.at)}` : "advising";
   at("state").className = stop ? "pill stopped" : "pill";
   at("why").hidden = !stop;
-  const words = stop ? [`This study is stopped, since ${day(stop.at)}.`, stopWords(stop.rule), `Until a person resumes it with a reason, ${setting(told.fallback_action)} is advised to everybody, and nothing is promised.`] : [];
+  const words = stop ? [`This study is stopped, since ${day(stop.at)}.`, stopWords(stop.rule), `Until a person resumes it with a reason, ${setting(told.fallback_action)} is advised to everybody, and nothing is guaranteed.`] : [];
   if (at("why").dataset.words !== words.join()) {
     at("why").dataset.words = words.join();
     at("why").replaceChildren(...words.map((each, place) => made(place ? "p" : "b", each)), ...(stop ? [Object.assign(made("a", "Resume it, with a reason"), { href: `#${shown}:health` })] : []));
   }
   if (stop) at("why").lastChild.hidden = view === "health";
-  const lead = unproved(told) ? `${unproved(told)}. What is to be promised, once it is proved: ` : stop ? "While it advises, the promise is: " : "The promise: ";
-  at("promise").textContent = `${lead}${promiseWords(told).replace(/^[A-Z]/, (letter) => letter.toLowerCase())}, if what each decision lists is true.`;
+  const lead = unproved(told) ? `${unproved(told)}. What is to be guaranteed, once it is proved: ` : stop ? "While it advises, the guarantee is: " : "The guarantee: ";
+  at("guarantee").textContent = `${lead}${guaranteeWords(told).replace(/^[A-Z]/, (letter) => letter.toLowerCase())}, if what each decision lists is true.`;
   at("overdue-mark").hidden = !overdue;
   at("overdue-mark").textContent = `${whole(overdue)} overdue`;
   for (const each of document.querySelectorAll(".unit-name")) each.textContent = unitName();
@@ -93,7 +93,7 @@ const drawOverdue = async () => {
 };
 
 const drawHealth = () => {
-  const { counts, curves, risk } = told, alike = told.promise in OWN_EVIDENCE, over = overLimit(told);
+  const { counts, curves, risk } = told, alike = told.guarantee in OWN_EVIDENCE, over = overLimit(told);
   at("notes").replaceChildren(...notes().map(([words, bad]) => made("li", words, bad ? "warn" : "")));
   at("notes").hidden = !at("notes").children.length;
   at("resume").hidden = view !== "health" || !stopped();

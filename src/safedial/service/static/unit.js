@@ -22,7 +22,7 @@ const shareWords = ({ outcomes, violations, interval }) => (outcomes ? `${percen
 const unitWords = ({ outcomes, violations, interval, decisions }) => {
   const counted = `${many(decisions, "decision")}, ${many(outcomes, "outcome")} known`;
   if (!outcomes) return `${counted}.`;
-  return `${counted}, ${whole(violations)} ${overLimit(told)}: ${percent(violations / outcomes)} (${percent(0.95)}: ${percent(interval[0])} to ${percent(interval[1])}). The study's promise is for a round, not for one ${unitName()}: ${unitName()}s may differ.`;
+  return `${counted}, ${whole(violations)} ${overLimit(told)}: ${percent(violations / outcomes)} (${percent(0.95)}: ${percent(interval[0])} to ${percent(interval[1])}). The study's guarantee is for a round, not for one ${unitName()}: ${unitName()}s may differ.`;
 };
 
 const drawUnits = async () => {

@@ -1,5 +1,5 @@
 "use strict";
-// What the page says in words, with the study's own names: why it is stopped, what is promised, what to do, how long ago.
+// What the page says in words, with the study's own names: why it is stopped, what is guaranteed, what to do, how long ago.
 
 const at = (id) => document.getElementById(id);
 // Text of others shows as text: control characters and marks that turn the direction of writing as their escapes.
@@ -8,23 +8,23 @@ const made = (tag, words, kind) => Object.assign(document.createElement(tag), { 
 const block = (words) => Object.assign(made("pre"), { textContent: String(words ?? "").split("\n").map(plain).join("\n") });
 
 const STOPS = {
-  alarm: "Costs were above the limit more often than promised.",
+  alarm: "Costs were above the limit more often than guaranteed.",
   drift: "New costs are higher than earlier rounds suggest, so earlier rounds no longer show what is safe.",
   bracket_drift: "Rounds exceed at settings that earlier rounds tolerated, more than rounds alike and within the stated bracket would.",
   student_drift: "New costs are higher than earlier rounds suggest, more than Gaussian noise of one size would make them.",
-  start_refuted: "Costs were beyond the limit at the start setting, more often than promised, so the start is not safe.",
+  start_refuted: "Costs were beyond the limit at the start setting, more often than guaranteed, so the start is not safe.",
   noise_broken: "Outcomes vary more than the study assumes.",
   assumption_broken: "Outcomes lie outside what the study assumes to be possible.",
   too_many_open: "Too many outcomes are open.",
   too_many_void: "Too many rounds ended without an outcome.",
-  too_many_unwatched: "Too many rounds ended without an outcome that shows whether the promise was kept.",
+  too_many_unwatched: "Too many rounds ended without an outcome that shows whether the guarantee was kept.",
   outcome_overdue: "An outcome has been open for longer than the study allows.",
   stop_rule: "The study's stop rule was met.",
 };
 
 // What set a setting, by the certificate's `limit`; the service's own words say it where this has none.
 const WHY = {
-  no_certified_action: "What is known beforehand, or the measurement error alone, is too large: no setting keeps the promise.",
+  no_certified_action: "What is known beforehand, or the measurement error alone, is too large: no setting keeps the guarantee.",
   mask: "The study's rules give nothing in a case like this one.",
   cap: "The study's rules limit the setting in a case like this one.",
   step_up: "The study limits the step up from the previous setting.",
@@ -35,16 +35,16 @@ const WHY = {
   lowest_level: "The safe setting is below the lowest one of the dial, so that one is given: it is at most the start setting, which was declared safe.",
   level: "The next level of the dial is above the safe setting.",
   full_dose: "The end of the dial: the largest setting is allowed here.",
-  cost_bound: "A higher setting could break the promise.",
-  conformal_bound: "A higher setting could break the promise.",
-  student_bound: "A higher setting could break the promise.",
+  cost_bound: "A higher setting could break the guarantee.",
+  conformal_bound: "A higher setting could break the guarantee.",
+  student_bound: "A higher setting could break the guarantee.",
   reach: "A higher setting is too far beyond those tried so far. This is a precaution, not a proof.",
   no_information: "Too many outcomes have the same value to learn from, so the start setting is given.",
   open_rounds: "Outcomes that this advice needs are still open, so the start setting is given.",
   start_dose: "Too little is known about cases like this one, so the start setting is given.",
   count_rule: "At a higher setting, too many of the past cases could have gone beyond the limit.",
   climb_limit: "A higher setting is too far above those of the last cases. This is a precaution, not a proof.",
-  request: "The proposal is within what the promise allows here.",
+  request: "The proposal is within what the guarantee allows here.",
   start_only: "No benefit is expected here, so only the start setting is given.",
   shield_start: "Too few outcomes are known, or too many cases tolerate no more than the start, so the start setting is given.",
 };
@@ -101,18 +101,18 @@ const costWords = (cost) => (cost !== null && typeof cost === "object" ? Object.
 
 const limitWords = ([name, { threshold, below, unit }]) => `the ${name} is ${beyond({ below })} ${measured(threshold, unit)}`;
 
-const promiseWords = ({ threshold, risk, promise, below, costs, labels }) => {
+const guaranteeWords = ({ threshold, risk, guarantee, below, costs, labels }) => {
   const one = [labels?.cost ?? "cost", { threshold, below, unit: labels?.cost_unit }], share = percent(risk);
   const bad = costs ? Object.entries(costs).map(limitWords).join(" or ") : limitWords(one);
-  if (promise === "joint") return `In any round, ever, ${bad} with probability at most ${share}`;
+  if (guarantee === "joint") return `In any round, ever, ${bad} with probability at most ${share}`;
   const until = { bracket: ", as long as new rounds are like earlier ones and costs keep to the stated bracket", conformal: ", as long as new rounds are like earlier ones", student: ", as long as the cost's noise is Gaussian" };
-  return `In each round ${bad} with probability at most ${share}${named(until[promise] ?? "")}`;
+  return `In each round ${bad} with probability at most ${share}${named(until[guarantee] ?? "")}`;
 };
 
-// That no promise is proved for the latest decision, if so: it is the start setting, which people declared safe.
+// That no guarantee is proved for the latest decision, if so: it is the start setting, which people declared safe.
 const unproved = ({ proved }) => (proved === "latest" ? "" : `${proved === "none" ? "Nothing is proved yet: the start setting" : "Nothing is proved for the latest decision: it is the start setting, which"} rests on the team's own judgement`);
-// The promised share, or the one that is to be promised.
-const atMost = (study) => `${unproved(study) ? "to be promised, once it is proved: at most" : "promised at most"} ${percent(study.risk)}`;
+// The guaranteed share, or the one that is to be guaranteed.
+const atMost = (study) => `${unproved(study) ? "to be guaranteed, once it is proved: at most" : "guaranteed at most"} ${percent(study.risk)}`;
 
 // A certificate's statement, its "P(cost > 20) <= 0.1" in words.
 const spoken = ({ statement, spec, policy }) => {
@@ -121,18 +121,18 @@ const spoken = ({ statement, spec, policy }) => {
   return named(statement).replace(/^P\(.*?\) <= (\S+) in this round/, (_, risk) => `In this round ${bad} with probability at most ${percent(Number(risk))}`).replace("<=", "≤");
 };
 
-// What one decision promises, from its certificate.
-const promised = (certificate) => {
-  if (certificate.promise === "none") return "Nothing: while the study is stopped, or where nothing is certified, the fallback is advised.";
-  if (certificate.promise === "declared") return `Nothing new: this is the start setting, which was declared safe when the study was created.`;
-  if (["bracket", "student"].includes(certificate.promise) || certificate.policy.groups === "none") return `${spoken(certificate)}.`;
+// What one decision guarantees, from its certificate.
+const guaranteed = (certificate) => {
+  if (certificate.guarantee === "none") return "Nothing: while the study is stopped, or where nothing is certified, the fallback is advised.";
+  if (certificate.guarantee === "declared") return `Nothing new: this is the start setting, which was declared safe when the study was created.`;
+  if (["bracket", "student"].includes(certificate.guarantee) || certificate.policy.groups === "none") return `${spoken(certificate)}.`;
   if (certificate.spec.costs) return `${spoken(certificate)}, if what is listed below is true.`;
-  const promise = certificate.promise === "certified" ? certificate.spec.promise : certificate.promise;
+  const guarantee = certificate.guarantee === "certified" ? certificate.spec.guarantee : certificate.guarantee;
   const limit = measured(certificate.spec.threshold, told.labels.cost_unit);
-  return `${promiseWords({ threshold: certificate.spec.threshold, risk: told.risk, promise, labels: told.labels }).replace("In each round", "In this round").replace(`above ${limit}`, `above the limit of ${limit}`)}, if what is listed below is true.`;
+  return `${guaranteeWords({ threshold: certificate.spec.threshold, risk: told.risk, guarantee, labels: told.labels }).replace("In each round", "In this round").replace(`above ${limit}`, `above the limit of ${limit}`)}, if what is listed below is true.`;
 };
 
-// How strong the evidence against the promise is, in words.
+// How strong the evidence against the guarantee is, in words.
 const evidenceWords = (evidence, alarm) => (evidence <= 1 ? "none" : evidence < Math.sqrt(alarm) ? "weak, as chance often produces it" : evidence < alarm ? "strong: look at the latest outcomes" : "enough to stop the study");
 
 const GONE = { voided: "taken out", expired: "no longer waited for" };

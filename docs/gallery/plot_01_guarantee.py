@@ -1,5 +1,5 @@
 """
-The promise in one picture
+The guarantee in one picture
 ==========================
 
 A hospital doses an antibiotic by a protocol. The trough, the lowest level in the blood between two doses, must not
@@ -18,7 +18,7 @@ from safedial import Agent, Dial, Features, SafetySpec, growth, make_policy
 # The threshold, the risk, and a *growth bracket*: 1 % more dose raises a trough by at most 1.4 %, and 1 % less lowers
 # a trough above 20 mg/l by at least 0.7 %. No model, no constants, no dose curve.
 
-spec = SafetySpec(threshold=20, violation_risk=0.05, promise="bracket")
+spec = SafetySpec(threshold=20, violation_risk=0.05, guarantee="bracket")
 policy = make_policy("hp_shield", base="protocol", growth=growth.relative(0.7, 1.4, floor=0.5), start_scale=0.25)
 agent = Agent(1, spec, policy=policy, dial=Dial(high=6000, unit="mg"), features=Features(names=("protocol",)))
 
@@ -46,7 +46,7 @@ over = trough > 20
 rounds = np.arange(1, 401)
 above.plot(rounds[~over], trough[~over], ".", color="#0072B2", label=f"{(~over).sum()} troughs within the limit")
 above.plot(
-    rounds[over], trough[over], "X", color="#D55E00", label=f"{over.sum()} above it; the promise allows 20 on average"
+    rounds[over], trough[over], "X", color="#D55E00", label=f"{over.sum()} above it; the guarantee allows 20 on average"
 )
 above.axhline(20, color="black", linewidth=1)
 above.annotate("limit", (400, 20), xytext=(0, 3), textcoords="offset points", ha="right", va="bottom")
@@ -63,6 +63,6 @@ plt.show()
 # %%
 # The certificate
 # ---------------
-# Each decision carries its promise, with every assumption that it rests on.
+# Each decision carries its guarantee, with every assumption that it rests on.
 
 agent.decide({"protocol": 2000})

@@ -1,4 +1,4 @@
-"""An amendment that changes nothing that is promised, learned or advised begins no new phase."""
+"""An amendment that changes nothing that is guaranteed, learned or advised begins no new phase."""
 
 import pytest
 
@@ -105,7 +105,7 @@ def test_states_certificates_and_the_page_agree_through_continued_phases(tmp_pat
         assert (status["amendments"], status["since_round"]) == (4, 15)
         phases = [each["begins_phase"] for each in last.certificate["amended"]]
         assert phases == [False, False, True, False]
-        assert last.explain().count("the promise goes on") == 3
+        assert last.explain().count("the guarantee goes on") == 3
         assert {row["phase"] for row in study.rows()} == {1, 2}
         state = study._run(lambda transaction: transaction.state)
         assert pack(unpack(study.spec, pack(state))) == pack(state)
@@ -114,7 +114,7 @@ def test_states_certificates_and_the_page_agree_through_continued_phases(tmp_pat
         track.refresh()
         shown = orjson.loads(draw(track, 50))
         assert shown["counts"]["evidence"] == counted(track)["evidence"] == pytest.approx(study.status()["evidence"])
-        assert shown["promised_since"] == last.certificate["amended"][2]["at"]
+        assert shown["guaranteed_since"] == last.certificate["amended"][2]["at"]
         assert study.verify().ok
     with Store(url) as store:
         again = open_study("trial", storage=store)
@@ -124,7 +124,7 @@ def test_states_certificates_and_the_page_agree_through_continued_phases(tmp_pat
         assert again.verify().ok
 
 
-def test_learning_cannot_start_again_without_a_new_promise(lite):
+def test_learning_cannot_start_again_without_a_new_guarantee(lite):
     study = create_study("amended", CERTIFIED, storage=lite.store)
     tell(study, 0.1)
     before = study.status()

@@ -14,7 +14,7 @@ from tests.conftest import make_spec
 
 
 @pytest.mark.parametrize("changes", [
-    {"promise": "joint"},
+    {"guarantee": "joint"},
     {"cost_sensor_noise": 0.05},
     {"cost_sensor_noise": 0.05, "threshold_on": "true"},
 ])  # fmt: skip
@@ -36,7 +36,7 @@ def test_the_log_is_watched_as_an_agent_watches_itself(changes):
     assert watch.evidence[-1] == pytest.approx(agent.evidence, rel=1e-9)
 
 
-def test_rounds_that_the_promise_does_not_cover_are_left_out():
+def test_rounds_that_the_guarantee_does_not_cover_are_left_out():
     log = played(2, 50)
     advised, baseline = log.advised.copy(), log.baseline_cost.copy()
     advised[:10] = 0.5 * log.action[:10]
@@ -47,7 +47,7 @@ def test_rounds_that_the_promise_does_not_cover_are_left_out():
     assert "No alarm" in watch.verdict()
     unsaid = watch_log(replace(log, advised=np.full(50, np.nan)), SPEC)
     assert unsaid.left_out == 0
-    with pytest.raises(InvalidInput, match="no round that the promise covers"):
+    with pytest.raises(InvalidInput, match="no round that the guarantee covers"):
         watch_log(replace(log, advised=np.zeros(50)), SPEC)
 
 
@@ -73,6 +73,6 @@ def test_false_alarms_and_detection_are_as_asked(count):
 
 def test_what_cannot_be_watched_is_said():
     with pytest.raises(InvalidInput, match="too few"):
-        watch_log(played(4, 20), make_spec(promise="conformal"))
+        watch_log(played(4, 20), make_spec(guarantee="conformal"))
     with pytest.raises(InvalidInput, match="level"):
         watch_log(played(4, 20), SPEC, level=1.5)
