@@ -5,8 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from safedial.study import replay_log
-from safedial.study import replay_log as replayer
+from safedial.study import replay_log, replayer
 from safedial.study.database import writing
 from safedial.study.log import lock_head
 from safedial.study.manage import create_study, open_study

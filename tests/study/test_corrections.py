@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from safedial.study import replay_log
-from safedial.study import replay_log as replayer
+from safedial.study import replay_log, replayer
 from safedial.study.manage import create_study, open_study
 from safedial.study.store import Store
 from tests.study.conftest import SPEC

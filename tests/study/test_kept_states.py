@@ -5,8 +5,7 @@ from collections import deque
 import numpy as np
 import pytest
 
-from safedial.study import replay_log
-from safedial.study import replay_log as replayer
+from safedial.study import replay_log, replayer
 from safedial.study import state as kept_states
 from safedial.study.manage import create_study, open_study
 from safedial.study.replay_log import Source, catch_up, replay_again

@@ -27,7 +27,8 @@ from safedial.policies import Policy
 from safedial.study import study_errors
 from safedial.study.database import Writer, connect, is_read_only, meta, reading, shown, writing
 from safedial.study.log import Head, find_study, lock_head, read_event, read_head
-from safedial.study.replay_log import Change, Kept, NeedsReplay, Ready, Replayer, Source, Task, load_state, read_study
+from safedial.study.replay_log import Change, Kept, NeedsReplay, Source, load_state, read_study
+from safedial.study.replayer import Ready, Replayer, Task
 from safedial.study.state import NEVER, State
 from safedial.study.study_errors import StoreUnavailable, StudyError
 from safedial.study.study_spec import StudySpec

@@ -13,7 +13,6 @@ from safedial.study.reducer import update_state
 from safedial.study.replay_log import (
     Change,
     NeedsReplay,
-    Ready,
     Source,
     apply_event,
     catch_up,
@@ -22,6 +21,7 @@ from safedial.study.replay_log import (
     reached,
     snapshot_body,
 )
+from safedial.study.replayer import Ready
 from safedial.study.snapshot import pack
 from safedial.study.state import State, placed, thinned
 from safedial.study.study_errors import StudyError
