@@ -30,10 +30,11 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # are kept, whatever the environment says: tests start hundreds of processes.
 QUICK := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 PYTEST := $(QUICK) $(BIN)/python -m pytest -n 2 --dist worksteal
-# Every branch of the rule is run by a test of the rule: those of commands, of the service or of a document do not count.
+# Every branch of the rule is run by a test of these: those of commands, of the service, or of a page do not count.
 COVER := $(foreach room,model bounds policies rounds,--cov=src/safedial/$(room)) \
   --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
-COUNTED := $(addprefix tests/,model bounds policies rounds simulation study)
+COUNTED := src $(wildcard tests/test_*.py) \
+  $(addprefix tests/,model bounds policies rounds simulation study tools)
 
 .PHONY: run setup setup-text test test-slow cover test-full test-portable test-text peers test-peers docs check format arena bench bench-service figures soak release test-minimal lock clean
 

@@ -1,13 +1,19 @@
 """HP-Student in a study: it decides as an Agent does, from its log alone; lost rounds, resumes, the page."""
 
+import json
+
 import numpy as np
 import pytest
 
 from safedial import Agent, InvalidInput, SafetySpec, hp_student
 from safedial.study.manage import create_study, open_study
+from safedial.study.reducer import body_of, decide_next, noted_in, question_of
+from safedial.study.replay_log import Source, catch_up
 from safedial.study.snapshot import pack, unpack
+from safedial.study.state import State
 from safedial.study.store import Store
 from safedial.study.study_errors import StudyError
+from safedial.study.verify import Agreement
 from tests.study.conftest import id_at
 
 RISKS = {"threshold": 0.5, "violation_risk": 0.05, "estimation_risk": 0.01, "guarantee": "student"}
@@ -191,6 +197,20 @@ def test_imported_rounds_count_and_the_anytime_guarantee_has_its_own_alarm(shelf
     study.resume("found it")
     assert study.status()["evidence"] == 1.0
     assert study.verify().ok
+
+
+def test_a_log_of_another_processor_agrees_up_to_rounding_and_a_changed_one_does_not(shelf):
+    study = make(shelf)
+    last = play(study, 61)
+    with study.store.engine.connect() as connection:
+        state = catch_up(Source(connection, study._id, "trial"), State(study.spec), last.seq - 1)
+    asked, raw = question_of(state, last.body), last.body["context"]
+    again = body_of(decide_next(state, asked, raw), raw, state, noted_in(last.body))
+    assert last.body["prediction"]["cost"] != 0.0
+    for share, agrees in ((1e-13, True), (1e-4, False)):
+        body = json.loads(json.dumps(last.body))
+        body["prediction"]["cost"] *= 1.0 + share
+        assert Agreement().on_decision(state, asked, again, body) == agrees
 
 
 def test_what_has_no_proof_is_refused(shelf):

@@ -8,9 +8,8 @@ What a policy is: a name, a guarantee, and one pure function from a prediction t
 
 A policy is assembled from `bounds`; it holds only structure (which radius, clip or not). What may be swept (the spec,
 the round, the baseline cost) is an argument of `decide`, and so is randomness: `coin` is uniform on [0, 1), drawn by
-the caller. The learner is the linear one of `bounds.estimate`; a policy may have parts of its own, with a batch shape
-in
-front:
+the caller. The learner is the linear one of `bounds.estimate`; a policy may have parts of its own, with a batch
+shape in front:
 
     init(dim, *, ridge, batch) -> state               of a simulation, batch is (specs, seeds)
     predict(state, context) -> prediction             contexts (..., d); what `decide` is given
