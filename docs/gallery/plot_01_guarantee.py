@@ -1,6 +1,6 @@
 """
 The guarantee in one picture
-==========================
+============================
 
 A hospital doses an antibiotic by a protocol. The trough, the lowest level in the blood between two doses, must not
 exceed 20 mg/l in more than one patient of 20. ``safedial`` starts at a quarter of the protocol's dose, which the

@@ -1,6 +1,6 @@
 """
 Several costs, one guarantee
-==========================
+============================
 
 A dose may be limited by more than one measurement. Here a trough must stay at or below 20 mg/l and the exposure over
 a day (AUC) at or below 600 mg·h/l. The guarantee is about both together: the chance that *any* of them exceeds is at

@@ -14,7 +14,7 @@ def test_every_world_has_every_policy_and_says_where_its_guarantee_holds(tmp_pat
     done = run("conformal", "--seeds", "2", "--rounds", "120", "--out", tmp_path, program=app)
     assert done.returncode == 0, done.stderr
     rows = read_rows(tmp_path / "conformal.csv")
-    assert len(rows) == 6 * 6
+    assert len(rows) == 6 * 4
     holds = {(row["world"], row["policy"]): row["guarantee_holds"] for row in rows}
     assert holds["Gaussian noise", "hp_ucb"]
     assert not holds["Student-t(3) noise", "hp_ucb"]
