@@ -47,7 +47,9 @@ def main() -> None:
         started = time.process_time()
         found = evaluate(log, policy, spec=SPEC, engine=engine)
         summary = found.table()[1]
-        print(f"{policy}, {summary['engine']}: {time.process_time() - started:.1f} s, {summary['violations']} violations")
+        print(
+            f"{policy}, {summary['engine']}: {time.process_time() - started:.1f} s, {summary['violations']} violations"
+        )
 
 
 if __name__ == "__main__":
