@@ -93,7 +93,7 @@ def test_a_maintained_inverse_is_certified_after_100_000_updates():
             assert cost == pytest.approx(float(exact_cost), abs=1e-6)
 
 
-@pytest.mark.parametrize("damage", [1e-9, 0.3])
+@pytest.mark.parametrize("damage", [1e-9, 0.3, 100.0])
 def test_a_damaged_inverse_costs_reward_but_never_safety(damage):
     rng = np.random.default_rng(4)
     learner = LinearLearner(4, 0.5)

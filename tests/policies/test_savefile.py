@@ -65,6 +65,12 @@ def test_weight_0_leaves_the_range_as_it_was(class_):
     np.testing.assert_allclose([float(x) for x in after], [float(x) for x in before], atol=1e-12)
 
 
+def test_a_description_is_plain_whatever_the_functions_are():
+    described = finite([np.sin, np.cos], prior=(1.0, 2.0)).describe()
+    assert (described["functions"], described["prior"]) == ("2 functions", [1.0, 2.0])
+    assert features(splines(2)).describe()["transform"].startswith("splines:5")
+
+
 def test_a_file_of_another_class_or_another_kernel_is_refused(tmp_path):
     class_ = MADE["kernel"]
     save_state(tmp_path / "state", class_, learned(class_, *rounds_of(count=3)))

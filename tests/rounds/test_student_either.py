@@ -6,8 +6,19 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from safedial import Agent, Cost, InvalidInput, LinearWorld, SafetySpec, hp_conformal, hp_student
+from safedial import (
+    Agent,
+    Cost,
+    InvalidInput,
+    LinearWorld,
+    SafetySpec,
+    create_study,
+    hp_conformal,
+    hp_student,
+)
 from safedial.simulation.results import guarantee_holds
+from safedial.study.manage import open_study
+from safedial.study.store import Store
 from tests.conftest import make_spec
 
 SPEC = SafetySpec(threshold=0.5, violation_risk=0.2, guarantee="student")
@@ -104,6 +115,27 @@ def test_the_agent_stops_only_when_both_assumptions_look_broken(tmp_path):
     agent._learner.leave_out(3)  # a round from before
     assert agent._learner.other.rounds.left == {}
     assert agent.decide([0.1, 0.2]).limit == "start_dose"
+
+
+def test_a_study_starts_anew_and_is_read_back_with_both_bounds(tmp_path):
+    rng = np.random.default_rng(5)
+    with Store(f"sqlite:///{tmp_path}/study.db") as store:
+        study = create_study("one", SPEC, dim=2, policy=hp_student(either=True), start_action=0.05, storage=store)
+        for _ in range(12):
+            context = rng.standard_normal(2)
+            advice = study.ask(context.tolist())
+            cost = float(advice.intensity * (context @ COEF + 0.2 * rng.standard_normal()))
+            study.tell(advice.id, reward=0.5 * advice.intensity, cost=cost)
+        late = study.ask([0.1, 0.2])
+        study.resume("a new start", forget=True)
+        study.tell(late.id, reward=0.0, cost=0.0)
+        assert study.status()["informative_rounds"] == 0
+        assert study.verify().ok
+        digest = study.state_digest()
+    with Store(f"sqlite:///{tmp_path}/study.db") as store:
+        again = open_study("one", storage=store)
+        assert again.state_digest() == digest
+        assert again.decision(late.id).certificate == late.certificate
 
 
 def test_what_has_no_proof_is_refused_and_where_it_is_proved():

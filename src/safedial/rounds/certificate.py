@@ -130,8 +130,7 @@ def explain(decision: Decision, facts: dict[str, Any] | None = None) -> str:
             f"{facts['risk']['estimation_risk']:.3g} once, for all rounds, on the confidence set"
             + (f", {facts['risk']['margin_risk']:.3g} on learning the noise." if learned else ".")
         )
-    if "policy_reason" in facts:
-        lines.append(f"  Policy: {facts['policy_reason']}.")
+    lines.append(f"  Policy: {facts['policy_reason']}.")
     if GUARANTEES[decision.guarantee].claimed:
         lines += ["  This holds if:", *(f"    - {line}" for line in facts["assumptions"])]
     return "\n".join(lines)
