@@ -34,7 +34,7 @@ PYTEST := $(QUICK) $(BIN)/python -m pytest -n 2 --dist worksteal
 COVER := $(foreach room,model bounds policies rounds,--cov=src/safedial/$(room)) \
   --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
 COUNTED := src $(wildcard tests/test_*.py) \
-  $(addprefix tests/,model bounds policies rounds simulation study tools)
+  $(addprefix tests/,golden model bounds policies rounds simulation study tools)
 
 .PHONY: run setup setup-text test test-slow cover test-full test-portable test-text peers test-peers docs check format arena bench bench-service figures soak release test-minimal lock clean
 

@@ -137,6 +137,7 @@ def test_an_agent_that_cannot_be_is_refused(arguments, name):
 def test_many_decisions_and_updates_equal_one_at_a_time():
     one, many = trained(policy=make_policy("thompson")), trained(policy=make_policy("thompson"))
     contexts = np.random.default_rng(1).uniform(-0.5, 0.5, (20, 2))
+    assert one.dim == contexts.shape[1]
     singles = [one.decide(context, baseline_cost=0.01) for context in contexts]
     batch = many.decide_many(contexts, baseline_costs=[0.01] * 20)
     assert [each.action for each in singles] == [each.action for each in batch]

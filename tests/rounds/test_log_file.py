@@ -100,6 +100,7 @@ def test_a_bad_log_is_refused_with_row_and_column(old, new, named):
     [
         ("12,0", "cost", "it has a decimal comma: write 12.0"),
         ("<2.0", "cost", "below a detection limit: write the limit itself, 2.0"),
+        (">80", "cost", "above a measuring limit: write the limit itself, 80, if that is beyond your threshold"),
         ("pending", "cost", "it is text: write the number that was measured, or leave the cell empty"),
     ],
 )

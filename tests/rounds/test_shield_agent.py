@@ -12,6 +12,7 @@ import pytest
 from scipy.stats import binomtest
 
 from safedial import Agent, Dial, Features, InvalidInput, SafetySpec, growth, hill
+from safedial.rounds.shield_learner import PATIENCE, ShieldWatch, Told
 from tests.conftest import make_spec
 from tests.rounds.shield_world import DIAL, RISK, SPEC, Patients, make_agent, raw, shield, treat
 
@@ -288,3 +289,22 @@ def test_a_nurse_who_rounds_down_climbs_too_and_one_who_halves_does_not_fall_bac
     assert np.mean(low[-30:]) > 0.9 * np.mean(full[-30:])
     treat(plain, 8, applied=lambda advised: 0.5 * advised)
     assert np.mean(treat(plain, 20)) > 0.8 * np.mean(full[-30:])
+
+
+def test_an_outcome_that_comes_after_its_bet_was_settled_changes_no_evidence():
+    """The bet on an open round is settled after `PATIENCE` further rounds, as if the round had kept its threshold."""
+    watch = ShieldWatch(0.1, 0)
+    for place in range(1, PATIENCE + 5):
+        watch.tell(place, Told(lower=1.0), place + 1)
+    before = watch.evidence, watch.next
+    watch.tell(0, Told(lower=-math.inf, upper=0.0, at_start=True), PATIENCE + 5)
+    assert (watch.evidence, watch.next) == before
+
+
+def test_a_new_base_has_nothing_to_restate_before_a_first_outcome():
+    agent, world = make_agent(options={"learned": True}), Patients()
+    for _ in range(3):
+        agent.decide(world.context())
+    history = agent._learner.history
+    history._restate(history.base)
+    assert history.used == []

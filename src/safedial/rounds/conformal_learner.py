@@ -139,12 +139,11 @@ class ConformalBets:
         before, unbounded = ranked.scores.get(code, np.empty(0)), ranked.unbounded.get(code, 0)
         new = score(np.array([cost]), frozen.cost(row))[0]
         capital, scores = ranked.capital, ranked.scores
-        if np.isfinite(new) or cost == math.inf:
-            chance = 1.0 if cost == math.inf else p_value(before, new, unbounded=unbounded)
-            capital = ranks.update(capital, chance)
-            rounds.alarmed = rounds.alarmed or bool(ranks.alarm(capital))
+        chance = 1.0 if cost == math.inf else p_value(before, new, unbounded=unbounded)
+        capital = ranks.update(capital, chance)
+        rounds.alarmed = rounds.alarmed or bool(ranks.alarm(capital))
         hidden = throttled or cost == math.inf
-        if np.isfinite(new) and not hidden:
+        if not hidden:
             scores = {**scores, code: np.insert(before, np.searchsorted(before, new), new)}
         return Ranked(capital, scores, {**ranked.unbounded, code: unbounded + hidden})
 
