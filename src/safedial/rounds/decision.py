@@ -1,6 +1,6 @@
 """A choice in plain floats, as plain values and back; an infinite bound (nothing is known yet) is null in JSON.
 
-A decision, and the rule that set its action. `certificates` holds its certificate and explanation.
+A decision, and the rule that set its action. `certificate` holds its certificate and explanation.
 
 From a policy's choice to a decision in the dial's units, by pure functions.
 """

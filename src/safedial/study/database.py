@@ -1,4 +1,12 @@
-"""The file of a SQLite store: how it is opened, and whether it is still the file that was opened.
+"""A database by its URL, SQLite or PostgreSQL, with the same statements on both, and the tables of a store.
+
+SQLite: write-ahead log, `synchronous=FULL` (an acknowledged commit survives a power cut), and write transactions take
+the lock at once. A file that cannot be written is opened for reading. PostgreSQL: READ COMMITTED, a lock on the row of
+the study that is written, and `synchronous_commit=on` whatever the server's default; a writer that hangs in a
+transaction is disconnected after a minute (unless the URL has its own `options`).
+
+`studies` holds the head of each log: the row that a writer locks, with the last seq and hash. `studies`, `idempotency`
+(but for the digests) and `snapshots` can be computed again from `events`; `keys`, the access keys, stands for itself.
 
 SQLite keeps writing to files that were moved, deleted or overwritten, where nobody finds the data. So each write
 compares the files with their last known state, at its start and again before it is acknowledged:
@@ -12,19 +20,6 @@ compares the files with their last known state, at its start and again before it
 
 The count is `user_version`, which each write transaction raises by one (SQLite's own change counter does not change in
 write-ahead mode). A checkpoint copies it to the file, so an older copy has a smaller count.
-
-The tables of a store, and their schema version.
-
-`studies` holds the head of each log: the row that a writer locks, with the last seq and hash. `studies`, `idempotency`
-(but for the digests) and `snapshots` can be computed again from `events`; `keys`, the access keys, stands for itself.
-
-A database by its URL, SQLite or PostgreSQL, with the same statements on both.
-
-SQLite: write-ahead log, `synchronous=FULL` (an acknowledged commit survives a power cut), and write transactions take
-the lock at once; each write checks its file (sqlite_file). A file that cannot be written is opened for reading.
-PostgreSQL: READ COMMITTED, a lock on the row of the study that is written, and `synchronous_commit=on` whatever the
-server's default; a writer that hangs in a transaction is disconnected after a minute (unless the URL has its own
-`options`).
 """
 
 from __future__ import annotations

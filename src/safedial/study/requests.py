@@ -1,6 +1,5 @@
-"""Checks of a study's input: contexts, text and times.
-
-Past rounds for a warm start: from a table with named columns, checked row by row before anything is written.
+"""Checks of a study's input: contexts, text and times; and of past rounds for a warm start, row by row, before anything
+is written.
 """
 
 from __future__ import annotations
