@@ -364,13 +364,11 @@ class Store:
         if study_errors.armed:
             study_errors.hit("after_commit")
         self._failed = -math.inf
-        for study, transaction in transactions.items():  # it may have been amended, here or by another process
-            self._studies[study] = transaction.source.name, transaction.state.study
-        self._states |= {study: transaction.state for study, transaction in transactions.items()}
-        self._shots |= {study: transaction.state.snapshots for study, transaction in transactions.items()}
-        self._heads |= {
-            study: Head(transaction.state.seq, transaction.state.hash) for study, transaction in transactions.items()
-        }
+        for study, transaction in transactions.items():
+            state = transaction.state
+            self._studies[study] = transaction.source.name, state.study  # amended here or by another process, perhaps
+            self._states[study], self._shots[study] = state, state.snapshots
+            self._heads[study] = Head(state.seq, state.hash)
         return answers
 
     def _transaction(self, source: Source, state: State) -> StudyTransaction:

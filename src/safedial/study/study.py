@@ -171,8 +171,7 @@ class Study:
         first, most = max(1, int(from_seq)), min(max(1, int(limit)), 10_000)
         with reading(self.store.engine) as connection:
             rows = list(read_events(connection, self._id, first - 1, first - 1 + most))
-            wanted = sorted({row.decision for row in rows if row.decision > 1})
-            ids = self._ids(event_hashes(connection, self._id, wanted))
+            ids = self._ids(connection, rows)
         shown = [shown_event(row, ids.get(row.decision), body) for row in rows]
         return {"events": shown, "next_seq": first + len(rows)}
 
@@ -183,8 +182,7 @@ class Study:
         last, most = min(max(1, int(before)), 2**62), min(max(1, int(limit)), 10_000)
         with reading(self.store.engine) as connection:
             rows = trail(connection, self._id, last, most, whole=whole)
-            wanted = sorted({row.decision for row in rows if row.decision > 1})
-            ids = self._ids(event_hashes(connection, self._id, wanted))
+            ids = self._ids(connection, rows)
         return [shown_event(row, ids.get(row.decision)) | self._changed(row) for row in rows]
 
     def _changed(self, event: Event) -> dict[str, Any]:
@@ -600,7 +598,10 @@ class Study:
     def _read(self, question: Callable[[StudyTransaction], Answer]) -> Answer:
         return self.store.read(self._id, self.name, question, spec=self.spec)
 
-    def _ids(self, hashes: Mapping[int, bytes]) -> dict[int, str]:
+    def _ids(self, connection: Any, rows: list[Event]) -> dict[int, str]:
+        """The ids of the decisions that events are about."""
+        wanted = sorted({row.decision for row in rows if row.decision > 1})
+        hashes = event_hashes(connection, self._id, wanted)
         return {seq: str(id_of(self.name, seq, name)) for seq, name in hashes.items()}
 
     def _event(self, decision_id: str) -> Event:
