@@ -1,4 +1,4 @@
-"""The tolerance factor: the k with P(z + wN ≤ kS) = 1 − δ′, N ~ N(0, 1) and S² ~ χ²_ν/ν independent (bounds/t_laws.py).
+"""The tolerance factor: the k with P(z + wN ≤ kS) = 1 − δ′, N ~ N(0, 1) and S² ~ χ²_ν/ν independent.
 
 It is w times a noncentral t quantile. One needs two dozen quadratures, so factors come from tables, one for a span of
 ν, that are raised by more than they err; what a table does not cover is computed.

@@ -1,8 +1,6 @@
 """Natural units: the dial's own scale and levels, and raw feature values.
 
 Conversions to the dial are rounded down, so that a setting never means a larger action than was certified.
-
-What a study may call its cost, its reward and its units, for the people who read it.
 """
 
 from __future__ import annotations

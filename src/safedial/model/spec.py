@@ -1,6 +1,4 @@
-"""What a risk means in units of the noise.
-
-The guarantee and its assumptions, checked when they are stated.
+"""The guarantee and its assumptions, checked when they are stated.
 
     certified:  with probability ≥ 1 − δ′, for all t:  P(C_t > τ | history, X_t, α_t) ≤ δ,
                 hence P(C_t > τ) ≤ δ + δ′ in every round
@@ -12,9 +10,8 @@ The guarantee and its assumptions, checked when they are stated.
 The noise margin, the room left for noise in every round, may use more than a sub-Gaussian constant (`bounds.margin`);
 learning about the noise from data has its own risk, `margin_risk`, which is added to the sum.
 
-The numbers of a `SafetySpec` may be arrays: they broadcast against the batch, so a grid of specs is one call.
-
-Specs whose fields are grids: one row of results for each value, in simulations and replays.
+The numbers of a `SafetySpec` may be arrays: they broadcast against the batch, so a grid of specs is one call,
+with one row of results for each value, in simulations and replays.
 """
 
 from __future__ import annotations

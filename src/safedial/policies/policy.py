@@ -1,10 +1,4 @@
-"""Pickling for records of functions: policies and function classes.
-
-Their functions are made inside a factory, so pickle cannot name them. But the record keeps the factory's name and its
-options, and the factory gives the same functions again. This is checked on pickling: a record that was
-changed since (`policy._replace(decide=...)`) must not come back unchanged.
-
-What a policy is: a name, a guarantee, and one pure function from a prediction to a choice.
+"""What a policy is: a name, a guarantee, and one pure function from a prediction to a choice.
 
 A policy is assembled from `bounds`; it holds only structure (which radius, clip or not). What may be swept (the spec,
 the round, the baseline cost) is an argument of `decide`, and so is randomness: `coin` is uniform on [0, 1), drawn by
@@ -18,7 +12,9 @@ shape in front:
 In a simulation each may have a parameter `spec` (grids are columns) or `rngs` (a generator for each seed, all its own);
 `predict` and `update` may have `coin`, the round's, and `update` `intensity`, g_c of the applied action.
 
-The probe, which a round without expected benefit gets: a share of the safe dose, so that the round teaches.
+The functions of a policy or a function class are made inside a factory, so pickle cannot name them. But the record
+keeps the factory's name and its options, and the factory gives the same functions again. This is checked on pickling: a
+record that was changed since (`policy._replace(decide=...)`) must not come back unchanged.
 """
 
 from __future__ import annotations
@@ -175,7 +171,7 @@ def _remake(name: str, options: dict[str, Any]) -> Policy:
     return make_policy(name, **options)
 
 
-# --- The probe, which a round without expected benefit gets
+# --- The probe, which a round without expected benefit gets: a share of the safe dose, so that the round teaches
 
 
 def check_probe(probe: Any, *, always: bool = False) -> None:

@@ -1,28 +1,19 @@
-"""Regressors of the user's, objects with `fit` and `predict`, from which HP-Shield learns a base.
+"""HP-Shield in a simulation, for a whole batch at once: the rounds of each group, the settings that the next may have,
+the bases that are learned, and what is given under caps.
 
-Whatever a regressor says, the guarantee holds; a failure can only cost reward, and what it predicts then counts as
-unknown.
+Whatever a user's regressor (an object with `fit` and `predict`) says, the guarantee holds; a failure can only cost
+reward, and what it predicts then counts as unknown.
 
-The costs that HP-Shield limits, as a spec and the policy's options state them.
+Bases are learned with the time split: a base fitted when s rounds were known may use all of them, and calibrates only
+on rounds from s on. Splitting by parity instead is not valid here: the settings of the rounds that train depend on the
+rounds that calibrate, so a learner could read off the calibration rounds and tolerate exactly those. Any base keeps the
+guarantee; a good one earns more.
 
-Bases that are learned, with the time split.
-
-A base fitted when s rounds were known may use all of them, and calibrates only on rounds from s on. Splitting by parity
-instead is not valid here: the settings of the rounds that train depend on the rounds that calibrate, so a learner could
-read off the calibration rounds and tolerate exactly those. Any base keeps the guarantee; a good one earns more.
-
-A base is a linear function of (1, x): the logarithm of b(x) over the protocol's setting. Ridge regression, for a whole
-batch at once.
-
-The rounds of one group that HP-Shield remembers, for a whole batch at once, and the setting that the next may have.
+A base is a linear function of (1, x): the logarithm of b(x) over the protocol's setting, by ridge regression.
 
 A setting is an intensity in [0, 1]; arrays are (lanes,), one lane for each element of the batch. The cap is a function
-of tolerated settings, contexts and the number of the round; rewards choose below it and have no part in it.
-
-Which settings are given under HP-Shield's caps, for a whole batch at once: what `rounds.shield_learner`
-does for one agent. Below the cap anything may be given, so nothing here can break the guarantee.
-
-HP-Shield's state in a simulation: the rounds of each group, the adaptive level, and what is given under caps.
+of tolerated settings, contexts and the number of the round; rewards choose below it and have no part in it: below the
+cap anything may be given, as by `rounds.shield_learner` for one agent.
 
 A group's rounds are a batch of their own, in which the rounds of other groups are left out. So a learned base is fitted
 when there are a tenth more rounds of all groups; an Agent's when there are of its own.

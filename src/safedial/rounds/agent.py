@@ -1,10 +1,4 @@
-"""The rounds of an agent, in memory: decided, open until their outcome is reported, watched and learned from.
-
-All state of an `Agent` changes here. Arguments were checked before.
-
-What a save file holds: everything an agent knows, as plain values and arrays.
-
-`Agent`: the in-memory online learner.
+"""`Agent`: the in-memory online learner.
 
     context ─► Features ─► learner.predict ─► Policy.decide ─► dose curve ─► Dial ─► Decision
     outcome ─► outcome.normalise ─► watch.reported, learner.learn
@@ -51,180 +45,15 @@ from safedial.version import __version__
 OPEN_LIMIT = 100_000
 """Open decisions that are kept; older ones can be reported only by context and action."""
 
-
-class InMemoryRounds:
-    """A learner, its watch, and the open rounds."""
-
-    def _start(self, rules: Rules, seed: Any) -> None:
-        """Start with nothing learned and nothing decided."""
-        whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
-        require(whole and seed >= 0, "seed", seed, "must be a whole number >= 0")
-        self._rules, self._safe_spec = rules, rounded_spec(rules.spec)
-        self._learner: Any = make_learner(rules)
-        self._watch, self._stop_reason = Watch(rules, self._learner), ""
-        self._open: dict[int, Round] = {}
-        self._decisions = self._expected = 0
-        self._frozen = False
-        self._seed, self._rng = int(seed), np.random.default_rng(int(seed))
-
-    def _decide(self, asked: list[Asked]) -> list[Decision]:
-        """Decide each of these rounds, all from what is known now."""
-        self._learner.begin()
-        if self._learner.watches_itself:
-            self._notice()
-        return [self._decide_one(each) for each in asked]
-
-    def _decide_one(self, asked: Asked) -> Decision:
-        learner, coin = self._learner, self._rng.random() if self._rules.policy.randomised else 0.5
-        decision = self._advise(asked, self._predict(asked), coin)
-        self._decisions += 1
-        if learner.starts is not None:
-            learner.count_start(decision.guarantee)
-        watched = decision.certified and decision.intensity > 0.0 and not learner.watches_itself
-        place = learner.opened(asked, decision) if learner.reads_questions else learner.open(asked.vector)
-        self._open[self._decisions] = Round(self._decisions, place, decision.action, asked.baseline_cost, watched)
-        if len(self._open) > OPEN_LIMIT:
-            self._expect()
-            del self._open[next(iter(self._open))]
-        return decision
-
-    def _predict(self, asked: Asked, *, preview: bool = False) -> Any:
-        learner = self._learner
-        if learner.reads_questions:
-            return learner.ask(asked, preview=preview)
-        return (learner.foresee if preview else learner.predict)(asked.vector, asked.norm)
-
-    def _advise(self, asked: Asked, prediction: Any, coin: float = 0.5) -> Decision:
-        number, stop_reason = self._decisions + 1, self._stop_reason
-        rules, spec, learner = self._rules, self._safe_spec, self._learner
-        return decide(rules, spec, learner, prediction, asked, number=number, coin=coin, stop_reason=stop_reason)
-
-    def _notice(self) -> None:
-        """Stop if the watch or the learner's own evidence has reached its limit."""
-        if self._learner.watches_itself:
-            self._watch.notice()
-        if not self._stop_reason and (self._watch.crossed or self._watch.noisy):
-            self._stop_reason = self._watch.due
-
-    def _expect(self) -> None:
-        """Let the watch count the decisions since the last call. `decide` leaves this undone to be fast."""
-        for number in range(self._expected + 1, self._decisions + 1):
-            round_ = self._open[number]
-            if round_.watched or self._gives(round_):
-                self._open[number] = self._watch.guaranteed(round_)
-        self._expected = self._decisions
-
-    def _gives(self, round_: Round) -> bool:
-        return intensity_of(self._rules, round_.action) > 0.0
-
-    def _number_of(self, vector: Vector, round: int | None) -> int:
-        """The open round of an outcome that is reported by its context; 0 for history."""
-        if round is not None:
-            require(round in self._open, "round", round, "is not open: unknown, reported already, or too old")
-        number = next(iter(self._open), 0) if round is None else int(round)
-        self._check_open(vector, number)
-        return number
-
-    def _check_open(self, vector: Vector, number: int, sample: Sample | None = None) -> None:
-        round_ = self._open.get(number)
-        self._learner.check_report(vector, number, round_.place if round_ else None, self._decisions)
-        if sample is not None and not number:
-            check_past(self._rules, sample)
-
-    def _learn(
-        self, vector: Vector, norm: float, sample: Sample, number: int, *, unrelated: bool | None = None
-    ) -> None:
-        """Watch the outcome of round `number` (0: history), and learn from it.
-
-        `unrelated` says whether the reason for a withheld dose, or a lost outcome, has nothing to do with the outcome;
-        None: not stated.
-        """
-        if not number:
-            check_past(self._rules, sample)
-        self._expect()
-        learner, round_ = self._learner, self._open.pop(number, None)
-        nothing = round_ is not None and (sample.intensity == 0.0 or sample.unknown)
-        if round_ is not None:
-            gives = round_.watched or self._gives(round_)
-            if learner.watches_itself:
-                self._watch.count(round_, sample)
-            elif gives:
-                self._watch.reported(round_, sample, vector, norm)
-            withheld = gives and nothing and unrelated is False
-            self._frozen = self._frozen or (withheld and learner.in_order and self._rules.policy.learns)
-            unrelated = unrelated or (learner.leaves_own_zeros and not gives and not sample.unknown)
-        if round_ is not None and nothing and unrelated and round_.place is not None:
-            learner.leave_out(round_.place)
-        elif not self._frozen:
-            learner.learn(vector, norm, sample, round_.place if round_ else None)
-        self._notice()
-
-
-# --- What a save file holds: everything an agent knows, as plain values and arrays
-
 FORM = "safedial-agent"
 """What the first line of an agent's save file begins with."""
-
-
-def dump(agent: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(header, arrays) of an agent; `saved_rules` and `restored` read them, bit for bit."""
-    header = {
-        "safedial_version": __version__,
-        **agent._rules.to_dict(),
-        "own": own_values(agent._rules),
-        "decisions": agent._decisions,
-        "expected": agent._expected,
-        "frozen": agent._frozen,
-        "stopped": agent._stop_reason,
-        "watch": {name: getattr(agent._watch, name) for name in (*FLAGS, *COUNTS)},
-        "open": [round_[:5] for round_ in agent._open.values()],
-        "seed": agent._seed,
-        "coin": agent._rng.bit_generator.state,
-    }
-    return header, {**agent._learner.state(), "monitor": agent._watch.packed()}
-
-
-def saved_rules(header: dict[str, Any], *, policy: Policy | None, dose: Any, noise_scale: NoiseScale | None) -> Rules:
-    """The rules of a header, with the user's own functions if it had some."""
-    given = with_own_functions(header, dose=dose, noise_scale=noise_scale)
-    return Rules.from_dict({**given, "policy": saved_policy(header["policy"], policy)})
-
-
-def restored(kind: Any, rules: Rules, header: dict[str, Any], arrays: dict[str, Any]) -> Any:
-    """An agent of class `kind` with its rules and everything that it learned, counted and watched."""
-    agent = kind.__new__(kind)
-    agent._start(rules, header["seed"])
-    agent._learner.restore(arrays)
-    agent._decisions = header["decisions"]
-    agent._open = {saved[0]: Round(*saved) for saved in header["open"]}
-    agent._expected, agent._frozen, agent._stop_reason = header["expected"], header["frozen"], header["stopped"]
-    agent._rng.bit_generator.state = header["coin"]
-    agent._watch.unpack(arrays["monitor"])
-    for name, value in header["watch"].items():
-        setattr(agent._watch, name, value)
-    return agent
-
-
-def load_agent(kind: Any, path: Any, *, policy: Policy | None, dose: Any, noise_scale: NoiseScale | None) -> Any:
-    """The agent of a save file, with the user's own functions."""
-    header, arrays = read_archive(path, form=FORM)
-    try:
-        rules = saved_rules(header, policy=policy, dose=dose, noise_scale=noise_scale)
-        return restored(kind, rules, header, arrays)
-    except InvalidInput:
-        raise
-    except (KeyError, TypeError, ValueError) as error:
-        raise InvalidInput(f"path = {str(path)!r}: is not a complete safedial save file ({error})") from error
-
-
-# --- `Agent`: the in-memory online learner
 
 Context = Sequence[float] | Vector | Mapping[str, float]
 
 UNSAID: Any = object()
 
 
-class Agent(InMemoryRounds):
+class Agent:
     """Advises one safe action at a time and learns from its outcome.
 
     Args:
@@ -523,4 +352,149 @@ class Agent(InMemoryRounds):
             dose: if a dose curve is your own.
             noise_scale: if the spec's is your own.
         """
-        return load_agent(cls, path, policy=policy, dose=dose, noise_scale=noise_scale)
+        header, arrays = read_archive(path, form=FORM)
+        try:
+            given = with_own_functions(header, dose=dose, noise_scale=noise_scale)
+            rules = Rules.from_dict({**given, "policy": saved_policy(header["policy"], policy)})
+            return restored(cls, rules, header, arrays)
+        except InvalidInput:
+            raise
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidInput(f"path = {str(path)!r}: is not a complete safedial save file ({error})") from error
+
+    def _start(self, rules: Rules, seed: Any) -> None:
+        """Start with nothing learned and nothing decided."""
+        whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
+        require(whole and seed >= 0, "seed", seed, "must be a whole number >= 0")
+        self._rules, self._safe_spec = rules, rounded_spec(rules.spec)
+        self._learner: Any = make_learner(rules)
+        self._watch, self._stop_reason = Watch(rules, self._learner), ""
+        self._open: dict[int, Round] = {}
+        self._decisions = self._expected = 0
+        self._frozen = False
+        self._seed, self._rng = int(seed), np.random.default_rng(int(seed))
+
+    def _decide(self, asked: list[Asked]) -> list[Decision]:
+        """Decide each of these rounds, all from what is known now."""
+        self._learner.begin()
+        if self._learner.watches_itself:
+            self._notice()
+        return [self._decide_one(each) for each in asked]
+
+    def _decide_one(self, asked: Asked) -> Decision:
+        learner, coin = self._learner, self._rng.random() if self._rules.policy.randomised else 0.5
+        decision = self._advise(asked, self._predict(asked), coin)
+        self._decisions += 1
+        if learner.starts is not None:
+            learner.count_start(decision.guarantee)
+        watched = decision.certified and decision.intensity > 0.0 and not learner.watches_itself
+        place = learner.opened(asked, decision) if learner.reads_questions else learner.open(asked.vector)
+        self._open[self._decisions] = Round(self._decisions, place, decision.action, asked.baseline_cost, watched)
+        if len(self._open) > OPEN_LIMIT:
+            self._expect()
+            del self._open[next(iter(self._open))]
+        return decision
+
+    def _predict(self, asked: Asked, *, preview: bool = False) -> Any:
+        learner = self._learner
+        if learner.reads_questions:
+            return learner.ask(asked, preview=preview)
+        return (learner.foresee if preview else learner.predict)(asked.vector, asked.norm)
+
+    def _advise(self, asked: Asked, prediction: Any, coin: float = 0.5) -> Decision:
+        number, stop_reason = self._decisions + 1, self._stop_reason
+        rules, spec, learner = self._rules, self._safe_spec, self._learner
+        return decide(rules, spec, learner, prediction, asked, number=number, coin=coin, stop_reason=stop_reason)
+
+    def _notice(self) -> None:
+        """Stop if the watch or the learner's own evidence has reached its limit."""
+        if self._learner.watches_itself:
+            self._watch.notice()
+        if not self._stop_reason and (self._watch.crossed or self._watch.noisy):
+            self._stop_reason = self._watch.due
+
+    def _expect(self) -> None:
+        """Let the watch count the decisions since the last call. `decide` leaves this undone to be fast."""
+        for number in range(self._expected + 1, self._decisions + 1):
+            round_ = self._open[number]
+            if round_.watched or self._gives(round_):
+                self._open[number] = self._watch.guaranteed(round_)
+        self._expected = self._decisions
+
+    def _gives(self, round_: Round) -> bool:
+        return intensity_of(self._rules, round_.action) > 0.0
+
+    def _number_of(self, vector: Vector, round: int | None) -> int:
+        """The open round of an outcome that is reported by its context; 0 for history."""
+        if round is not None:
+            require(round in self._open, "round", round, "is not open: unknown, reported already, or too old")
+        number = next(iter(self._open), 0) if round is None else int(round)
+        self._check_open(vector, number)
+        return number
+
+    def _check_open(self, vector: Vector, number: int, sample: Sample | None = None) -> None:
+        round_ = self._open.get(number)
+        self._learner.check_report(vector, number, round_.place if round_ else None, self._decisions)
+        if sample is not None and not number:
+            check_past(self._rules, sample)
+
+    def _learn(
+        self, vector: Vector, norm: float, sample: Sample, number: int, *, unrelated: bool | None = None
+    ) -> None:
+        """Watch the outcome of round `number` (0: history), and learn from it.
+
+        `unrelated` says whether the reason for a withheld dose, or a lost outcome, has nothing to do with the outcome;
+        None: not stated.
+        """
+        if not number:
+            check_past(self._rules, sample)
+        self._expect()
+        learner, round_ = self._learner, self._open.pop(number, None)
+        nothing = round_ is not None and (sample.intensity == 0.0 or sample.unknown)
+        if round_ is not None:
+            gives = round_.watched or self._gives(round_)
+            if learner.watches_itself:
+                self._watch.count(round_, sample)
+            elif gives:
+                self._watch.reported(round_, sample, vector, norm)
+            withheld = gives and nothing and unrelated is False
+            self._frozen = self._frozen or (withheld and learner.in_order and self._rules.policy.learns)
+            unrelated = unrelated or (learner.leaves_own_zeros and not gives and not sample.unknown)
+        if round_ is not None and nothing and unrelated and round_.place is not None:
+            learner.leave_out(round_.place)
+        elif not self._frozen:
+            learner.learn(vector, norm, sample, round_.place if round_ else None)
+        self._notice()
+
+
+def dump(agent: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(header, arrays) of an agent; `Agent.load` reads them, bit for bit."""
+    header = {
+        "safedial_version": __version__,
+        **agent._rules.to_dict(),
+        "own": own_values(agent._rules),
+        "decisions": agent._decisions,
+        "expected": agent._expected,
+        "frozen": agent._frozen,
+        "stopped": agent._stop_reason,
+        "watch": {name: getattr(agent._watch, name) for name in (*FLAGS, *COUNTS)},
+        "open": [round_[:5] for round_ in agent._open.values()],
+        "seed": agent._seed,
+        "coin": agent._rng.bit_generator.state,
+    }
+    return header, {**agent._learner.state(), "monitor": agent._watch.packed()}
+
+
+def restored(kind: Any, rules: Rules, header: dict[str, Any], arrays: dict[str, Any]) -> Any:
+    """An agent of class `kind` with its rules and everything that it learned, counted and watched."""
+    agent = kind.__new__(kind)
+    agent._start(rules, header["seed"])
+    agent._learner.restore(arrays)
+    agent._decisions = header["decisions"]
+    agent._open = {saved[0]: Round(*saved) for saved in header["open"]}
+    agent._expected, agent._frozen, agent._stop_reason = header["expected"], header["frozen"], header["stopped"]
+    agent._rng.bit_generator.state = header["coin"]
+    agent._watch.unpack(arrays["monitor"])
+    for name, value in header["watch"].items():
+        setattr(agent._watch, name, value)
+    return agent

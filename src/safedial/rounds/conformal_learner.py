@@ -1,4 +1,8 @@
-"""HP-Conformal's bets on p-values, in the order of decisions.
+"""HP-Conformal online: rounds that may be open, refits by count, and a bet on every p-value.
+
+A decision opens a round; its outcome may come late or never. The first decision after the rounds have grown by a tenth
+refits, with every outcome reported by then: the time of a refit depends only on the number of rounds. Bets are placed
+in decision order. In order of report, bad outcomes that come late would look like a drift.
 
 The rank of a calibration round's score among those of the earlier rounds of its group gives a p-value
 (`bounds.ranks.p_value`). While the outcome of a round is not known, because it is open, void, expired or throttled,
@@ -9,12 +13,6 @@ all bets fall with p, so the evidence stays below what all true scores would giv
 So bets do not wait: behind an open round they go on from a copy, and are repeated when its outcome comes. Each round is
 bet on under the predictors in force when it is older than `lag`, whatever is late: a refit, and `PATIENCE` rounds, end
 that, and a round that is still open by then is never ranked. Its outcome then counts only in later ranks.
-
-HP-Conformal online: rounds that may be open, refits by count, and a bet on every p-value.
-
-A decision opens a round; its outcome may come late or never. The first decision after the rounds have grown by a tenth
-refits, with every outcome reported by then: the time of a refit depends only on the number of rounds. Bets are placed
-in decision order (conformal_bets.py). In order of report, bad outcomes that come late would look like a drift.
 """
 
 from __future__ import annotations
@@ -34,7 +32,6 @@ from safedial.bounds.ranks import p_value, places
 from safedial.policies.conformal import Outlook
 from safedial.policies.conformal_rounds import Frozen, Rounds, score
 from safedial.rounds import conformal_terms
-from safedial.rounds import conformal_terms as conformal_options
 from safedial.rounds.conformal_terms import OFF
 from safedial.rounds.learner import Learner
 from safedial.rounds.outcome import Sample, check_reported, least_quotient
@@ -204,11 +201,11 @@ class ConformalLearner(Learner):
 
     certificate_terms = conformal_terms
     in_order, watches_itself = False, True
-    started: Any = staticmethod(conformal_options.started)
-    check_study: Any = staticmethod(conformal_options.check_levels)
-    same_option: Any = staticmethod(conformal_options.same_option)
-    with_saved: Any = staticmethod(conformal_options.with_saved)
-    guarded: Any = staticmethod(conformal_options.guarded)
+    started: Any = staticmethod(conformal_terms.started)
+    check_study: Any = staticmethod(conformal_terms.check_levels)
+    same_option: Any = staticmethod(conformal_terms.same_option)
+    with_saved: Any = staticmethod(conformal_terms.with_saved)
+    guarded: Any = staticmethod(conformal_terms.guarded)
     statement: Any = staticmethod(conformal_terms.statement)
     fallback_note: Any = staticmethod(conformal_terms.compared)
 

@@ -1,7 +1,4 @@
-"""The options of HP-Conformal under the rules of an agent or a study: its start dose, its group and its guards.
-
-The certificate of an HP-Conformal decision: its guarantee, its group, its calibration rounds and its assumptions.
-"""
+"""The options of HP-Conformal under the rules of an agent or a study, and the certificate of its decisions."""
 
 from __future__ import annotations
 

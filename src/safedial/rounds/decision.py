@@ -1,8 +1,6 @@
-"""A choice in plain floats, as plain values and back; an infinite bound (nothing is known yet) is null in JSON.
+"""A decision, made from a policy's choice by pure functions, and the rule that set its action.
 
-A decision, and the rule that set its action. `certificates` holds its certificate and explanation.
-
-From a policy's choice to a decision in the dial's units, by pure functions.
+An infinite bound (nothing is known yet) is null in JSON. `rounds.certificate` has its certificate and explanation.
 """
 
 from __future__ import annotations

@@ -12,8 +12,6 @@ A `randomised` policy gets a `coin` in its `decide`, uniform on [0, 1). A simula
 from its `seed`; a study derives it from the hash of the previous event, because it must be able to recompute each
 decision. A learner that draws random numbers needs a generator seeded by an option of the policy, and must keep the
 generator's state in `state`.
-
-What a learner gives besides if it takes more from a question than its context.
 """
 
 from __future__ import annotations

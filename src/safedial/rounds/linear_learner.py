@@ -1,9 +1,10 @@
-"""The double-precision BLAS and LAPACK routines the online path calls directly, without checks or copies, and
-a copy of a triangle.
+"""The online linear learner: in-place BLAS, and bounds that hold whatever rounding did.
 
-A warning for dials whose lowest level may be out of reach.
-
-Samples that wait before they are added to a learner's two matrices, which are then written once for many samples.
+It keeps the accumulators Σ (`gram`) and b (`reward_rhs`, `cost_rhs`) and a maintained Σ⁻¹ (`inverse`). A direction y =
+inverse·x is only a proposal: its residual against `gram` decides what may be claimed (bounds.rounding). The matrices
+are symmetric and stored as lower triangles in column order, so that a symmetric product reads half the memory. At high
+dimension the last few samples wait and are applied together (`Pending`). What was certified for a context is kept until
+the next sample, since an update mostly follows the decision for the same context.
 
 A rank-one update reads and writes all of Σ and Σ⁻¹ for each sample. Instead the last k samples wait as columns,
 
@@ -17,20 +18,11 @@ A product with either costs 4dk more flops. When k reaches `ROOM`, `syrk` applie
 taken against the full Σ, so what bounds.rounding certifies still holds: the waiting samples are among the N products
 that its bound counts.
 
-The online linear learner: in-place BLAS, and bounds that hold whatever rounding did.
+For the radius `self-normalised` any vector w is valid, so only the three numbers of its bound are certified.
 
-It keeps the accumulators Σ (`gram`) and b (`reward_rhs`, `cost_rhs`) and a maintained Σ⁻¹ (`inverse`). A direction
-y = inverse·x is only a proposal: its residual against `gram` decides what may be claimed (bounds.rounding). The
-matrices are symmetric and stored as lower triangles in column order, so that a symmetric product reads half the memory.
-At high dimension the last few samples wait and are applied together (`pending_samples`). What was certified for a
-context is kept until the next sample, since an update mostly follows the decision for the same context.
-
-The bound of the radius `self-normalised` online: any vector w is valid, so only its three numbers are certified.
-
-What an online learner keeps besides its estimate for tighter radii and learned margins, rounded up.
-
-It is what `bounds.radii` keeps for a batch: energies of residuals (`noise-adaptive`), past rounds (margins that
-learn the noise). Here every number is a bound that holds whatever rounding did: energies from above.
+For tighter radii and learned margins it keeps, besides its estimate, what `bounds.radii` keeps for a batch: energies of
+residuals (`noise-adaptive`), past rounds (margins that learn the noise). Here every number is a bound that holds
+whatever rounding did: energies from above.
 """
 
 from __future__ import annotations

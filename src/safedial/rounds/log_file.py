@@ -1,6 +1,5 @@
-"""The cells of a log as numbers. Errors name the line of the file (its header is line 1), the column and the cell.
-
-Logs as CSV, with one row per decision.
+"""Logs as CSV, with one row per decision. Errors name the line of the file (its header is line 1), the column and the
+cell.
 
 | column | meaning |
 |---|---|

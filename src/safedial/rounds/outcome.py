@@ -1,6 +1,5 @@
-"""The life of a round from its decision to its outcome: its statuses, and what is kept while it is open.
-
-What is learned from an outcome, and whether it counts against the guarantee. Pure functions.
+"""The life of a round: what is kept while it is open, what is learned from its outcome, and whether that counts against
+the guarantee. Pure functions.
 """
 
 from __future__ import annotations

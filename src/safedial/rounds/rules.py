@@ -3,9 +3,7 @@
 `Rules.to_dict` gives plain values, and `Rules.from_dict` reads and checks them. A study's log, a save file and a
 certificate hold this form; a spec file and a cell of a sweep hold the parts that they state.
 
-The options of a new agent or study that its user leaves open, by rule.
-
-A certified `hp_probe` that is named without these options has
+A certified `hp_probe` that a new agent or study names without these options has
 
 | left open | by rule | why |
 |---|---|---|
@@ -15,10 +13,8 @@ A certified `hp_probe` that is named without these options has
 
 docs/choosing.md has what each is worth. Simulations keep the defaults of the policies themselves.
 
-The user's own functions (a dose curve, a noise scale), which a save file cannot hold.
-
-The file holds their names and their values on `GRID`. On loading the user gives them again, and the values reveal a
-different function of the same name.
+A save file cannot hold the user's own functions (a dose curve, a noise scale). It holds their names and their values on
+`GRID`; on loading the user gives them again, and the values reveal a different function of the same name.
 """
 
 from __future__ import annotations

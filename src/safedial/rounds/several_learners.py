@@ -1,15 +1,14 @@
-"""Several costs under a certified guarantee: one linear learner for each, and the smallest of their settings.
+"""Several costs under a certified or a student guarantee: one learner for each, and the smallest of their settings.
 
-Each cost has its own rules: its threshold, noise and dose curve, and its share of the risks. `model.costs` has the
-proof that the smallest of the settings keeps the guarantee. All learners see every outcome, so they agree about the
-reward.
+**Certified.** Each cost has its own rules: its threshold, noise and dose curve, and its share of the risks.
+`model.costs` has the proof that the smallest of the settings keeps the guarantee. All learners see every outcome, so
+they agree about the reward.
 
-Several costs under a student guarantee: one HP-Student learner for each, and the smallest of their settings.
-
-Cost k has its share s_k of both risks (`model.costs`), and the setting that its own bound allows keeps it with its own
-guarantee, at s_kδ and s_kδ′. A lower setting keeps it too, as noise scales with the intensity, so the smallest keeps
-all: by the union bound P(any C_k > τ_k) ≤ δ, with probability 1 − δ′ where the guarantee has one, however the costs
-depend on each other. Where one has no bound yet, nothing is proved, and no setting is above the start.
+**Student.** Cost k has its share s_k of both risks (`model.costs`), and the setting that its own bound allows keeps it
+with its own guarantee, at s_kδ and s_kδ′. A lower setting keeps it too, as noise scales with the intensity, so the
+smallest keeps all: by the union bound P(any C_k > τ_k) ≤ δ, with probability 1 − δ′ where the guarantee has one,
+however the costs depend on each other. Where one has no bound yet, nothing is proved, and no setting is above the
+start.
 
 The evidence of each cost is fair by itself, and nothing is known about all together. So the largest, divided by their
 number, is what counts: it ever reaches 100 with probability at most 0.01.

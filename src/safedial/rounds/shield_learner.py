@@ -1,4 +1,10 @@
-"""Which setting is given under HP-Shield's cap. Below the cap anything may be given, so nothing here can break the
+"""HP-Shield for one online learner: rounds that may be open, in the dial's own units.
+
+A decision opens a round, which tolerates nothing (T̂ = −∞) until its outcome is known; the latest `lag` rounds do not
+count. The first decision after the rounds have grown by a tenth fits a new base, where one is learned: on what is known
+then, and for rounds from there on.
+
+A chooser says which setting is given under the cap. Below the cap anything may be given, so nothing here can break the
 guarantee; it may learn from all rounds, and sets neither the base nor the rounds that are counted.
 
 | chooser | gives |
@@ -12,7 +18,7 @@ guarantee; it may learn from all rounds, and sets neither the base nor the round
 setting a, by ridge regression on (1, x), a·(1, x) and a²·(1, x). Fits are made when there are a tenth
 more known outcomes.
 
-HP-Shield's watch: evidence that rounds are not exchangeable or break their bracket, and that the start is unsafe.
+The watch has evidence that rounds are not exchangeable or break their bracket, and that the start is unsafe.
 
 **Rounds.** Let T_i be the true tolerated scale of round i under the protocol's base, one family for the whole life. The
 bracket says T̂_i ≤ T_i, and, of a round that exceeded, T_t ≤ T̄_t: a cost c > τ at the setting s cannot have come from
@@ -37,15 +43,7 @@ valid process here.
 past. An excess at or below the start shows that it would. So the monitor of `bounds.monitor` at risk δ, fed with what
 is shown and with 0 elsewhere, is a supermartingale as long as the start exceeds with probability at most δ.
 
-What a decision of HP-Shield rests on, its adaptive level included, and its written form for a study's log.
-
-`bounds.count_rule` has the level's recursion and the proof of its long-run statement.
-
-HP-Shield for one online learner: rounds that may be open, in the dial's own units.
-
-A decision opens a round, which tolerates nothing (T̂ = −∞) until its outcome is known; the latest `lag` rounds do not
-count. The first decision after the rounds have grown by a tenth fits a new base, where one is learned: on what is known
-then, and for rounds from there on.
+**Level.** `bounds.count_rule` has the recursion of an adaptive level and the proof of its long-run statement.
 """
 
 from __future__ import annotations
@@ -79,7 +77,6 @@ from safedial.policies.shield_rounds import (
     with_one,
 )
 from safedial.rounds import shield_options, shield_terms
-from safedial.rounds import shield_terms as shield_scale_terms
 from safedial.rounds.learner import QuestionLearner
 from safedial.rounds.outcome import Asked, Sample
 from safedial.rounds.shield_history import Counted, ShieldHistory
@@ -467,7 +464,7 @@ class ShieldLearner(QuestionLearner):
     read_question: Any = staticmethod(shield_options.read_question)
     written: Any = staticmethod(written_cap)
     statement: Any = staticmethod(shield_terms.statement)
-    chosen: Any = staticmethod(shield_scale_terms.chosen)
+    chosen: Any = staticmethod(shield_terms.chosen)
     guarded: Any = staticmethod(shield_terms.guarded)
     start_limit: Any = staticmethod(shield_terms.start_limit)
 

@@ -1,7 +1,4 @@
-"""The parts of an HP-Shield certificate that depend on its base and its chooser.
-
-The certificate of an HP-Shield decision: which rounds would have exceeded, what the bracket says, what voids it.
-"""
+"""The certificate of an HP-Shield decision: which rounds would have exceeded, what the bracket says, what voids it."""
 
 from __future__ import annotations
 

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from safedial.bounds import monitor
-from safedial.bounds import monitor as tails
 from safedial.rounds.learner import Learner
 from safedial.rounds.outcome import Round, Sample, Vector, allowed_risk, cost_at_advice, counted_from
 from safedial.rounds.rules import Rules
@@ -71,7 +70,7 @@ class Watch:
         if self.learner.watches_itself:
             self.new_watched += round_.watched
             return round_
-        self.tails = tails.expect(self.tails)
+        self.tails = monitor.expect(self.tails)
         if not round_.watched:
             return round_
         allowed = self.allowed(round_)
@@ -190,7 +189,7 @@ class Watch:
 
     def _is_noisy(self) -> bool:
         largest = max(self.tails)
-        return largest > 0.0 and bool(tails.tails_alarm(largest, self.level / len(self.tails)))
+        return largest > 0.0 and bool(monitor.tails_alarm(largest, self.level / len(self.tails)))
 
     def resumed(self, rule: str, rounds: int) -> None:
         """After `rounds` decisions, restart what this rule watches, and nothing else."""
@@ -214,8 +213,8 @@ class Watch:
                 return []
             reward, reward_slack, cost, cost_slack, raised = seen
             if place == 1:
-                found[0] = tails.observe(found[0], reward, reward_slack, rules.spec.reward_noise)
-            found[place] = tails.observe(found[place], cost, cost_slack + raised, rules.spec.cost_noise)
+                found[0] = monitor.observe(found[0], reward, reward_slack, rules.spec.reward_noise)
+            found[place] = monitor.observe(found[place], cost, cost_slack + raised, rules.spec.cost_noise)
         added = [new - old for new, old in zip(found, self.tails, strict=True)]
         self.tails = found
         self.noisy = self.noisy or self._is_noisy()

@@ -16,17 +16,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from safedial.service import routes, schemas
-from safedial.service import routes as read_routes
+from safedial.service import schemas
 from safedial.service.access import Access
 from safedial.service.app_state import Limits, Service
 from safedial.service.problem import answer
 from safedial.service.routes import quick, router
 from safedial.study.store import Store
 from safedial.version import __version__
-
-ROUTE_MODULES = (routes, read_routes)
-"""Imported because they add routes to the router."""
 
 TAKEN = (
     *(schemas.NewStudy, schemas.Ask, schemas.Outcome, schemas.Correction, schemas.Void),

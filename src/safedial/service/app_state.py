@@ -1,11 +1,8 @@
-"""Prometheus metrics of one worker: requests by route and status, time to answer, and each study's state.
+"""What the routes of one worker share: the open store, its studies, access control, metrics and tracks.
 
-Calls of the event loop to the store's writer: one wake-up of either thread serves many requests.
-
-The two threads share one interpreter. If every request woke the writer and every answer woke the loop, they would take
-the interpreter from each other several times for each decision.
-
-What the routes of one worker share: the open store, its studies, access control, metrics and tracks.
+One wake-up of the event loop or of the store's writer serves many requests. The two threads share one interpreter. If
+every request woke the writer and every answer woke the loop, they would take the interpreter from each other several
+times for each decision.
 """
 
 from __future__ import annotations

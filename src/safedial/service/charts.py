@@ -1,7 +1,4 @@
-"""The data of the operator page: counts, curves of a few hundred points, open outcomes by age, rows.
-
-Decisions by unit and visit, for the operator page and the API, from a study's columns.
-"""
+"""The data of the operator page: counts, curves of a few hundred points, open outcomes by age, rows by unit."""
 
 from __future__ import annotations
 

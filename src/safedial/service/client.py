@@ -1,10 +1,7 @@
-"""What a service answers, read from its bytes.
+"""A small client of the decision service: timeouts, retries that cannot decide twice, and a fallback if all fail.
 
-The last event of each study that a client saw, in memory and, where the user names one, in a file.
-
-So each client is a witness: a service whose log does not hold that event has lost or rewritten what it acknowledged.
-
-A small client of the decision service: timeouts, retries that cannot decide twice, and a fallback if all fail.
+It remembers the last event of each study that it saw, in memory and, where the user names one, in a file. So each
+client is a witness: a service whose log does not hold that event has lost or rewritten what it acknowledged.
 
 It needs only the standard library. If the service is unreachable, overloaded or broken, `ask` returns the fallback
 action, marked as such, and logs a warning, so a caller always gets an answer. `tell` has no fallback: it raises
@@ -238,10 +235,8 @@ class Client:
         """
         body: dict[str, Any] = {"context": context if isinstance(context, Mapping) else list(context)}
         body |= {"baseline_cost": baseline_cost}
-        body |= {"meta": dict(meta)} if meta else {}
-        body |= {"allow_extrapolation": True} if allow_extrapolation else {}
-        noted = {"proposal": proposal, "unit": unit, "visit": visit}
-        body |= {name: value for name, value in noted.items() if value is not None}
+        noted = {"meta": dict(meta) if meta else None, "proposal": proposal, "unit": unit, "visit": visit}
+        body |= _given(noted | {"allow_extrapolation": True if allow_extrapolation else None})
         try:
             path = f"/v1/studies/{_quoted(study)}/decisions"
             answer = self._witness(study, "POST", path, body, key=key or uuid.uuid4().hex)
@@ -271,11 +266,9 @@ class Client:
         recorded only once.
         """
         body: dict[str, Any] = {"cost": _plain(cost), "applied_action": applied_action}
-        body |= {} if reward is None else {"reward": reward}
         more = {"observed_at": observed_at, "throttled": throttled, "unrelated": unrelated}
-        return self._about(
-            decision_id, "outcome", body | {name: value for name, value in more.items() if value not in (None, False)}
-        )
+        body |= _given({"reward": reward}) | {name: value for name, value in more.items() if value not in (None, False)}
+        return self._about(decision_id, "outcome", body)
 
     def correct(
         self,
@@ -288,14 +281,13 @@ class Client:
     ) -> dict[str, Any]:
         """Replace reward, cost or applied_action of an outcome."""
         values = {"reward": reward, "cost": _plain(cost), "applied_action": applied_action}
-        body = {"reason": reason} | {name: value for name, value in values.items() if value is not None}
-        return self._about(decision_id, "correction", body, key=uuid.uuid4().hex)
+        return self._about(decision_id, "correction", {"reason": reason} | _given(values), key=uuid.uuid4().hex)
 
     def void(self, decision_id: str, *, reason: str, unrelated: bool = False) -> dict[str, Any]:
         return self._about(decision_id, "void", {"reason": reason, "unrelated": unrelated})
 
     def resume(self, study: str, reason: str, *, rule: str | None = None, forget: bool = False) -> dict[str, Any]:
-        body = {"reason": reason, "forget": forget} | ({} if rule is None else {"rule": rule})
+        body = {"reason": reason, "forget": forget} | _given({"rule": rule})
         return self._witness(study, "POST", f"/v1/studies/{_quoted(study)}/resume", body, key=uuid.uuid4().hex)
 
     def amend(
@@ -311,8 +303,8 @@ class Client:
         """Change a study's specification from the next decision on, as `Study.amend` does."""
         body = {"spec": _plain(spec), "changes": _plain(changes), "from_round": from_round}
         body |= {"keep_learning": keep_learning, "reason": reason}
-        given = {name: value for name, value in body.items() if value is not None}
-        return self._witness(study, "POST", f"/v1/studies/{_quoted(study)}/amendment", given, key=uuid.uuid4().hex)
+        path = f"/v1/studies/{_quoted(study)}/amendment"
+        return self._witness(study, "POST", path, _given(body), key=uuid.uuid4().hex)
 
     def decisions(
         self,
@@ -325,8 +317,8 @@ class Client:
         limit: int = 50,
     ) -> dict[str, Any]:
         """A page of decisions with their outcomes, newest first: `rows`, and `before` to ask for the next page."""
-        given = {"unit": unit, "visit": visit, "search": search, "before": before, "limit": limit}
-        query = urllib.parse.urlencode({name: value for name, value in given.items() if value is not None})
+        given = _given({"unit": unit, "visit": visit, "search": search, "before": before, "limit": limit})
+        query = urllib.parse.urlencode(given)
         return self._send("GET", f"/v1/studies/{_quoted(study)}/decisions?{query}")
 
     def unit(self, study: str, unit: str) -> dict[str, Any]:
@@ -437,6 +429,11 @@ def _forked(study: str, head: SeenHead | None) -> ForkedLog:
     error = ForkedLog(f"{words}: it was restored or rewritten; client.heads.forget({study!r}) if that was intended")
     log.error("%s", error)
     return error
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    """The values that are not None."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _plain(cost: Any) -> Any:

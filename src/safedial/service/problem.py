@@ -2,9 +2,8 @@
 
 A study's error has a code (`safedial.study.study_errors.MEANINGS`). The answer gives that code, its meaning, the name
 of the field and the error's `public` text, but not its message, which may contain a context. Only the message about a
-specification, which contains no context, is given in full.
-
-A request's headers and body: limits on size, time and depth; JSON with finite numbers; an object of known fields.
+specification, which contains no context, is given in full. A request's body is limited in size, time and depth; it is
+an object of known fields, with finite numbers.
 """
 
 from __future__ import annotations

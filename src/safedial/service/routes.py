@@ -1,8 +1,5 @@
-"""What all routes share: access control, reading the body, errors, and the entry in the OpenAPI document.
-
-Routes of studies and decisions: each checks access and body, makes one call to the study, and answers.
-
-The read-only routes: the log, its verification, the operator page's data, health and metrics.
+"""The routes. All share access control, reading the body, errors, and the entry in the OpenAPI document; those of
+studies and decisions make one call to the study each.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Limits on connections, before any key is read: how many there are, how long a request's headers may take and be.
+"""Runs the app: uvicorn with one or several workers, or in a thread for tests and the demo.
 
-If there are too many connections, the one that has been without a complete request for longest is closed. So a caller
-who opens thousands and says nothing closes its own, and whoever asks and tells keeps theirs.
-
-Runs the app: uvicorn with one or several workers, or in a thread for tests and the demo.
+Connections are limited before any key is read: how many there are, how long a request's headers may take and be. If
+there are too many connections, the one that has been without a complete request for longest is closed. So a caller who
+opens thousands and says nothing closes its own, and whoever asks and tells keeps theirs.
 """
 
 from __future__ import annotations
@@ -113,7 +112,7 @@ PROTOCOL: Any = LimitedProtocol if hasattr(Base, "on_headers_complete") else "au
 """What servers use; without httptools (on Windows) uvicorn's own, which limits headers but not connections."""
 
 
-# --- Runs the app: uvicorn with one or several workers, or in a thread for tests and the demo
+# --- The app
 
 uvicorn = import_extra("uvicorn", "service")
 

@@ -4,6 +4,6 @@
                   ▲                                    │
             update_state(state, event) ◄───────────────┘
 
-Read event, event_kinds, state, reducer, replay_log, transaction, store, ids, operations, study in this order; then
-sqlite_file (checks of the file at each write), verify (checks afterwards).
+Read event, state, reducer, replay_log, transaction, store, operations and study in this order; then database (checks of
+the file at each write) and verify (checks afterwards).
 """

@@ -10,8 +10,7 @@ but what an amendment must not hide: a stop, the resumes, the earlier amendments
 and outcomes above the threshold of their own phase) and, on the same dial, the last setting.
 
 The new guarantee begins with an empty learner, as a new study would, unless what was learned does not depend on what
-has
-changed:
+has changed:
 
 * the guard's rules that only stop a study (`STOPS`), and what is only shown (`SHOWN`): whatever the learner, it learns
   the same with others;
@@ -81,17 +80,14 @@ def amended_spec(before: StudySpec, fields: Mapping[str, Any], *, since: int = 0
         require(kept, name, made.fields.get(name), rule, "create a new study")
     check_fallback(fields, made)
     require(changed_in(before, made), "spec", [], "changes nothing", "state what is to differ from now on")
-    began = before.began if _goes_on(before, made) else since
+    began = since if _bound(before, made) else before.began
     return replace(made, before=before, since=since, began=began)
 
 
-def _goes_on(before: StudySpec, after: StudySpec) -> bool:
-    """Whether the phase goes on, because nothing that is guaranteed, learned or advised changes."""
-    return not _bound(before, after)
-
-
 def _bound(before: StudySpec, after: StudySpec, kept_through: tuple[str, ...] = ()) -> list[str]:
-    """The changed fields on which learning may depend: all but those that are shown, stop a study or are named."""
+    """The changed fields on which learning may depend: all but those that are shown, stop a study or are named. Without
+    any (and with none named) the phase goes on, because nothing that is guaranteed, learned or advised changes.
+    """
     same = _limits(before) == _limits(after)
     free = (*kept_through, *(("guard",) if same else ()), *SHOWN)
     return [name for name in changed_in(before, after) if name not in free]
@@ -137,7 +133,7 @@ def keeps_learning(before: StudySpec, after: StudySpec, wanted: Any = None) -> b
     require(proper, "keep_learning", wanted, "must be True, False or left out")
     rule = "starts learning again, though nothing changes that learning or the guarantee depends on"
     way_out = "leave it out, or create a new study; hp_conformal, hp_shield and hp_student: resume with forget"
-    require(wanted is not False or not _goes_on(before, after), "keep_learning", wanted, rule, way_out)
+    require(wanted is not False or _bound(before, after), "keep_learning", wanted, rule, way_out)
     policy, spec = before.rules.policy, before.rules.spec
     certified = policy.name in FACTORIES and GUARANTEES[policy.guarantee].from_constants and not spec.learns_noise
     bound = _bound(before, after, before.learner.kept_through if certified else ())

@@ -1,11 +1,8 @@
-"""The id of a decision: STUDY.SEQ.TAG, where the tag is the beginning of the decision's hash.
+"""What a study answers: decisions with their certificates, and receipts for everything else.
 
-So an id identifies the decision, not only its place in the log: in a store that was restored and continued, the id of a
-lost decision is refused, and no late outcome is assigned to another decision. The log alone suffices to check an id.
-
-A study's own names and units in the sentences of its certificates.
-
-What a study answers: decisions with their certificates, and receipts for everything else.
+The id of a decision is STUDY.SEQ.TAG, where the tag is the beginning of the decision's hash. So an id identifies the
+decision, not only its place in the log: in a store that was restored and continued, the id of a lost decision is
+refused, and no late outcome is assigned to another decision. The log alone suffices to check an id.
 """
 
 from __future__ import annotations

@@ -1,4 +1,12 @@
-"""The file of a SQLite store: how it is opened, and whether it is still the file that was opened.
+"""A database by its URL, SQLite or PostgreSQL, with the same statements on both, and the tables of a store.
+
+SQLite: write-ahead log, `synchronous=FULL` (an acknowledged commit survives a power cut), and write transactions take
+the lock at once. A file that cannot be written is opened for reading. PostgreSQL: READ COMMITTED, a lock on the row of
+the study that is written, and `synchronous_commit=on` whatever the server's default; a writer that hangs in a
+transaction is disconnected after a minute (unless the URL has its own `options`).
+
+`studies` holds the head of each log: the row that a writer locks, with the last seq and hash. `studies`, `idempotency`
+(but for the digests) and `snapshots` can be computed again from `events`; `keys`, the access keys, stands for itself.
 
 SQLite keeps writing to files that were moved, deleted or overwritten, where nobody finds the data. So each write
 compares the files with their last known state, at its start and again before it is acknowledged:
@@ -12,19 +20,6 @@ compares the files with their last known state, at its start and again before it
 
 The count is `user_version`, which each write transaction raises by one (SQLite's own change counter does not change in
 write-ahead mode). A checkpoint copies it to the file, so an older copy has a smaller count.
-
-The tables of a store, and their schema version.
-
-`studies` holds the head of each log: the row that a writer locks, with the last seq and hash. `studies`, `idempotency`
-(but for the digests) and `snapshots` can be computed again from `events`; `keys`, the access keys, stands for itself.
-
-A database by its URL, SQLite or PostgreSQL, with the same statements on both.
-
-SQLite: write-ahead log, `synchronous=FULL` (an acknowledged commit survives a power cut), and write transactions take
-the lock at once; each write checks its file (sqlite_file). A file that cannot be written is opened for reading.
-PostgreSQL: READ COMMITTED, a lock on the row of the study that is written, and `synchronous_commit=on` whatever the
-server's default; a writer that hangs in a transaction is disconnected after a minute (unless the URL has its own
-`options`).
 """
 
 from __future__ import annotations
@@ -278,59 +273,32 @@ sa = import_extra("sqlalchemy", "service")
 SCHEMA = 1
 
 metadata: Any = sa.MetaData()
-meta = sa.Table("safedial_meta", metadata, sa.Column("name", sa.Text, primary_key=True), sa.Column("value", sa.Text))
-studies = sa.Table(
-    "studies",
-    metadata,
-    sa.Column("id", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("name", sa.Text, nullable=False, unique=True),
-    sa.Column("head_seq", sa.BigInteger, nullable=False),
-    sa.Column("head_hash", sa.LargeBinary, nullable=False),
-)
-events = sa.Table(
-    "events",
-    metadata,
-    sa.Column("study_id", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("kind", sa.Text, nullable=False),
-    sa.Column("decision", sa.BigInteger, nullable=False),
-    sa.Column("at", sa.BigInteger, nullable=False),
-    sa.Column("actor", sa.Text, nullable=False),
-    sa.Column("reason", sa.Text, nullable=False),
-    sa.Column("body", sa.Text, nullable=False),
-    sa.Column("hash", sa.LargeBinary, nullable=False),
-)
+
+
+def _table(
+    name: str, key: dict[str, Any], columns: dict[str, Any], unique: str = "", empty: tuple[str, ...] = ()
+) -> Any:
+    """A table, by the types of its key's columns and of the others. `unique` holds no value twice; in `empty` columns
+    there may be no value.
+    """
+    keyed = [sa.Column(each, kind, primary_key=True, autoincrement=False) for each, kind in key.items()]
+    others = [sa.Column(each, kind, nullable=each in empty, unique=each == unique) for each, kind in columns.items()]
+    return sa.Table(name, metadata, *keyed, *others)
+
+
+INTEGER, TEXT, BYTES = sa.BigInteger, sa.Text, sa.LargeBinary
+PLACE = {"study_id": INTEGER, "seq": INTEGER}
+
+meta = _table("safedial_meta", {"name": TEXT}, {"value": TEXT}, empty=("value",))
+studies = _table("studies", {"id": INTEGER}, {"name": TEXT, "head_seq": INTEGER, "head_hash": BYTES}, unique="name")
+_event = {"kind": TEXT, "decision": INTEGER, "at": INTEGER, "actor": TEXT, "reason": TEXT, "body": TEXT, "hash": BYTES}
+events = _table("events", PLACE, _event)
 about = sa.Index("events_about", events.c.study_id, events.c.decision)
-idempotency = sa.Table(
-    "idempotency",
-    metadata,
-    sa.Column("study_id", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("key", sa.Text, primary_key=True),
-    sa.Column("digest", sa.LargeBinary, nullable=False),
-    sa.Column("seq", sa.BigInteger, nullable=False),
-)
-snapshots = sa.Table(
-    "snapshots",
-    metadata,
-    sa.Column("study_id", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("digest", sa.LargeBinary, nullable=False),
-    sa.Column("content", sa.LargeBinary, nullable=False),
-)
-keys = sa.Table(
-    "keys",
-    metadata,
-    sa.Column("id", sa.Text, primary_key=True),
-    sa.Column("hash", sa.LargeBinary, nullable=False, unique=True),
-    sa.Column("role", sa.Text, nullable=False),
-    sa.Column("study", sa.Text, nullable=False),
-    sa.Column("created", sa.BigInteger, nullable=False),
-    sa.Column("created_by", sa.Text, nullable=False),
-    sa.Column("created_reason", sa.Text, nullable=False),
-    sa.Column("revoked", sa.BigInteger),
-    sa.Column("revoked_by", sa.Text),
-    sa.Column("revoked_reason", sa.Text),
-)
+idempotency = _table("idempotency", {"study_id": INTEGER, "key": TEXT}, {"digest": BYTES, "seq": INTEGER})
+snapshots = _table("snapshots", PLACE, {"digest": BYTES, "content": BYTES})
+_created = {"hash": BYTES, "role": TEXT, "study": TEXT, "created": INTEGER, "created_by": TEXT, "created_reason": TEXT}
+_revoked = {"revoked": INTEGER, "revoked_by": TEXT, "revoked_reason": TEXT}
+keys = _table("keys", {"id": TEXT}, _created | _revoked, unique="hash", empty=tuple(_revoked))
 TABLES = (meta, studies, events, idempotency, snapshots, keys)
 
 

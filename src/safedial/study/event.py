@@ -1,13 +1,11 @@
-"""One event of a study's log, its canonical body and the chain of hashes.
+"""One event of a study's log, its canonical body and the chain of hashes; and what each kind of event means.
 
     hash_n = SHA-256( netstring(hash_{n-1}) netstring(study) netstring(seq) … netstring(body) )
 
 A netstring is the length in decimal, a colon, the bytes, a comma; so no two different events have the same input. The
 first event follows 32 zero bytes. Bodies are JSON with sorted keys; floats are in their shortest exact form.
 
-event_kinds.py has the kinds and what each means.
-
-What each kind of event means, and what the events of a round say together. No other module interprets kinds: the
+No other module interprets kinds: the
 learner, the tables, the operator page and `verify` all ask here, so they cannot disagree about a round.
 """
 

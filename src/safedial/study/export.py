@@ -1,7 +1,4 @@
-"""A study as a table: one row for each decision, with its applied setting and outcome as they stand now.
-
-A study seen from one unit (a patient, a cell, a vehicle): its course and its own count of excesses.
-"""
+"""A study as a table: one row for each decision, with its applied setting and outcome as they stand now."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from safedial.errors import require
 from safedial.study.database import keys, reading, sa, writing
 from safedial.study.event import moment, now
 from safedial.study.log import lock_store
+from safedial.study.requests import need_reason
 from safedial.study.store import Store
 from safedial.study.study_errors import StudyError
 
@@ -43,7 +44,7 @@ def create_key(store: Store, role: str, *, study: str = "", reason: str, actor: 
     require(role in ROLES, "role", role, "must be one of " + ", ".join(ROLES))
     if study:
         store.find(study)
-    _check_reason(reason)
+    need_reason(reason)
     name, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
     text = f"sd_{name}_{secret}"
     made = Key(name, role, study, now(), actor, reason)
@@ -54,7 +55,7 @@ def create_key(store: Store, role: str, *, study: str = "", reason: str, actor: 
 
 def revoke_key(store: Store, key_id: str, *, reason: str, actor: str) -> Key:
     """Revoke a key for good."""
-    _check_reason(reason)
+    need_reason(reason)
     with writing(store.engine) as connection:
         lock_store(connection)
         found = _find(connection, keys.c.id == str(key_id))
@@ -90,8 +91,3 @@ _COLUMNS = tuple(keys.c[name] for name in Key._fields)
 def _find(connection: Any, condition: Any) -> Key | None:
     row = connection.execute(sa.select(*_COLUMNS).where(condition)).one_or_none()
     return None if row is None else Key(*row)
-
-
-def _check_reason(reason: Any) -> None:
-    stated = isinstance(reason, str) and reason.strip()
-    require(stated, "reason", reason, "must state a reason", code="reason_required")

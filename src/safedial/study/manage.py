@@ -1,9 +1,8 @@
-"""Studies of a store: create, open, list and find them.
+"""Studies of a store: create, open, list and find them; and copy a live store.
 
-Copy a live store: SQLite by its online backup, PostgreSQL (or between the two) row by row.
-
-Both read one moment of the store and block no writer. The copy is itself a store: `verify` reads it, and copying it
-back into an empty PostgreSQL database restores it. (`pg_dump` works too.)
+SQLite is copied by its online backup, PostgreSQL (or between the two) row by row. Both read one moment of the store and
+block no writer. The copy is itself a store: `verify` reads it, and copying it back into an empty PostgreSQL database
+restores it. (`pg_dump` works too.)
 """
 
 from __future__ import annotations

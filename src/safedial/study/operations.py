@@ -26,7 +26,7 @@ from safedial.study.answer import (
 )
 from safedial.study.event import EVENT_KINDS, Event, RoundHistory, canonical, mark_of
 from safedial.study.reducer import IN_PLACE, QUESTION, Noted, body_of, context_of, decide_next, folds, noted_in
-from safedial.study.requests import Request, check_observed
+from safedial.study.requests import Request, check_observed, need_reason
 from safedial.study.study_errors import StudyError
 from safedial.study.study_spec import StudySpec
 from safedial.study.transaction import StudyTransaction
@@ -349,8 +349,3 @@ def the_decision(transaction: StudyTransaction, decision: DecisionId) -> Event:
         raise no_decision(decision)
     check_id(decision, id_of(transaction.source.name, event.seq, event.hash))
     return event
-
-
-def need_reason(reason: Any) -> None:
-    stated = isinstance(reason, str) and reason.strip()
-    require(stated, "reason", reason, "must state a reason", code="reason_required")

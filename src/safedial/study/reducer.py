@@ -1,8 +1,7 @@
-"""A decision as the body of its event, and back: every number of its certificate, by name.
+"""How an event changes the state, and how the state gives the next decision, whose event holds every number of its
+certificate by name.
 
-How an event changes the state, and how the state gives the next decision.
-
-How a correction of a reward or a cost changes the state, where the learner can revise an outcome. Other corrections,
+A correction of a reward or a cost is folded into the state where the learner can revise an outcome. Other corrections,
 and voids after an outcome, replay the log (study/replay_log.py).
 
 The estimate is a sum over rounds, and so is the evidence that the guarantee is broken, so the new outcome takes the
@@ -166,7 +165,7 @@ def update_state(
     """The state after one more event, with its body as plain values; a new one if it amends the specification. What is
     about a decision changes the phase that judges it. `fixes` replaces values of outcomes while a log is replayed after
     a correction. `known` is the question of a new decision, for which `learner.begin` was called, or the checked sample
-    of a new outcome. An event that revises an outcome changes nothing here: see study/reducer.py, replay_log.py.
+    of a new outcome. An event that revises an outcome changes nothing here (`fold_correction`, replay_log.py).
     """
     means, decision = EVENT_KINDS[event.kind], event.decision
     phase = state.phase(decision) if means.reports or means.loses else state

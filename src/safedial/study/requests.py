@@ -1,6 +1,5 @@
-"""Checks of a study's input: contexts, text and times.
-
-Past rounds for a warm start: from a table with named columns, checked row by row before anything is written.
+"""Checks of a study's input: contexts, text and times; and of past rounds for a warm start, row by row, before anything
+is written.
 """
 
 from __future__ import annotations
@@ -51,8 +50,9 @@ def read_request(
     if proposal is not None:
         proposal = real("proposal", proposal)
     for name, label in (("unit", unit), ("visit", visit)):
-        read_label(name, label)
-        require(label is None or label == label.strip(), name, label, "must not begin or end with a blank")
+        if label is not None:
+            require(_label(name, label), name, label, "must not be empty", "leave it out where there is none")
+            require(label == label.strip(), name, label, "must not begin or end with a blank")
     asked = read_question(rules, values, baseline_cost, allow_extrapolation, proposal)
     raw = asked.vector if rules.features is None else values
     return Request(raw.tolist(), asked, Noted(key, meta, proposal, unit, visit))
@@ -102,12 +102,6 @@ def read_meta(meta: Any) -> dict[str, Any] | None:
     return {_meta_name(name): _meta_value(name, value) for name, value in meta.items()} or None
 
 
-def read_label(name: str, value: Any) -> None:
-    """Check the label of a unit or a visit, if there is one."""
-    if value is not None:
-        require(_label(name, value), name, value, "must not be empty", "leave it out where there is none")
-
-
 def _label(name: str, value: Any) -> str:
     """A short text that certificates and tables show."""
     proper = isinstance(value, str) and len(value) <= LONGEST_META and value.isprintable() and _encodes(value)
@@ -155,6 +149,11 @@ def checked_text(name: str, value: Any) -> Any:
     if not (isinstance(value, str) and len(value) <= LONGEST and "\x00" not in value and _encodes(value)):
         raise refusal(name, type(value).__name__, f"must be text of at most {LONGEST} characters")
     return value
+
+
+def need_reason(reason: Any) -> None:
+    stated = isinstance(reason, str) and reason.strip()
+    require(stated, "reason", reason, "must state a reason", code="reason_required")
 
 
 def _encodes(text: str) -> bool:

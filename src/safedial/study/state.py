@@ -1,10 +1,4 @@
-"""What each outcome added to the evidence against the noise, which a correction of that outcome takes back.
-
-It is the only part of a state that grows with every round, because any outcome may be corrected later, so it is kept
-small: 8 bytes for the decision and 8 for each product of `Watch.tails`, 24 bytes for an outcome with one cost. States
-that are kept in memory (study/state.py) share it.
-
-The state of a study after an event: the learner, the waiting rounds, the watch. A pure function of the log.
+"""The state of a study after an event: the learner, the waiting rounds, the watch. A pure function of the log.
 
     decided ─► open ─outcome─► held ─(all earlier rounds resolved)─► learner
        └───────────┴─► watch (at once: rounds/watch.py)
@@ -16,13 +10,10 @@ rounds are watched but not learned from. HP-Conformal needs no order: there an u
 
 An amendment (study/amendment.py) may begin a new state; the one before it, `before`, goes on judging its own rounds.
 
-The values of an outcome as samples of its round, and whether a change of them takes back an excess.
-
-Earlier states of a study that are kept in memory, for a replay to begin from (study/replay_log.py).
-
-A replay for a change of a recent outcome should begin near that outcome, so states are kept often. A kept state shares
-with the others what no event changes (rounds, samples, specifications, the rows of study/state.py); only the
-containers and the learner's arrays are its own. Of older states, one is kept for each doubling of age.
+A replay for a change of a recent outcome (study/replay_log.py) should begin near that outcome, so states are often kept
+in memory. A kept state shares with the others what no event changes (rounds, samples, specifications, the rows of a
+`Scatter`); only the containers and the learner's arrays are its own. Of older states, one is kept for each doubling of
+age.
 """
 
 from __future__ import annotations
@@ -52,7 +43,12 @@ class Columns(NamedTuple):
 
 
 class Scatter:
-    """Rows of `width` numbers, each for one decision, in the order in which they were kept.
+    """Rows of `width` numbers, each for one decision, in the order in which they were kept: what each outcome added to
+    the evidence against the noise, which a correction of that outcome takes back.
+
+    It is the only part of a state that grows with every round, because any outcome may be corrected later, so it is
+    kept small: 8 bytes for the decision and 8 for each product of `Watch.tails`, 24 bytes for an outcome with one cost.
+    States that are kept in memory share it.
 
     >>> kept = Scatter(2)
     >>> kept.keep(7, [0.5, 0.25])
@@ -143,7 +139,7 @@ class State:
     `kept`, both states have one learner, one queue and one numbering of rounds. `rounds_before` has the number of all
     earlier decisions, and the last round's number at the amendment.
 
-    `snapshots` are earlier states that are kept in memory (study/state.py), the latest first, and `next_shot` is
+    `snapshots` are earlier states that are kept in memory, the latest first, and `next_shot` is
     the event after which the next one is; `replayed` counts the events that were replayed since the last stored
     snapshot.
     """

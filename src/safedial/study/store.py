@@ -1,6 +1,4 @@
-"""The studies of a store, for reading: which there are, their specifications, and their states as of now.
-
-A store: one database, many studies, one thread that writes.
+"""A store: one database, many studies, one thread that writes.
 
 Operations of all threads wait in one queue. The writer takes what is there, locks the heads of the studies concerned
 (in the order of their ids, so that two processes never deadlock), lets each operation append its events, commits once
@@ -37,6 +35,13 @@ from safedial.study.transaction import StudyTransaction
 MOST_READ, MOST_FOLLOWED = 10_000, 256
 """A state so many events behind is read again, from a snapshot; or so many behind a state in memory, from that."""
 
+LARGEST_BATCH = 256
+FAR_BEHIND = 1_000
+"""A state so many events behind catches up before the store is locked."""
+
+FAILED_SECONDS, FRESH_SECONDS = 5.0, 1.0
+"""How long a store counts as not writable after a failed write, and as writable after a successful test."""
+
 Operation = Callable[[StudyTransaction], Any]
 Answer = TypeVar("Answer")
 
@@ -53,12 +58,20 @@ class Job(NamedTuple):
     parts: tuple[Job, ...] = ()
 
 
-class StoreReader:
-    """What reads a store. `_heads` are the last events that this process knows to be in the logs, `_shots` the states
-    that it kept on the way.
+class Store:
+    """An open store. Make one for each process, share it between threads, and `close` it at the end, or use `with`.
+
+    Args:
+        storage: sqlite:///file.db or postgresql://user@host/database.
+        create: create the tables if there are none; False refuses a file that does not exist.
+
+    A SQLite file is opened for reading if it or its folder cannot be written: `verify`, `export`, `explain` and
+    `status` answer, and everything that writes is refused.
+
+    `_heads` are the last events that this process knows to be in the logs, `_shots` the states that it kept on the way.
     """
 
-    def __init__(self, storage: str, *, create: bool) -> None:
+    def __init__(self, storage: str, *, create: bool = True) -> None:
         self.storage = storage
         self.engine = connect(storage, create=create)
         self._ids: dict[str, int] = {}
@@ -70,10 +83,40 @@ class StoreReader:
         self._read_locks: dict[int, threading.Lock] = {}
         self._closed = False
         self._lost = ""
+        self._writer = Writer(self.engine)
+        self._begin = partial(reading, self.engine) if is_read_only(self.engine) else self._writer.begin
+        self._states: dict[int, State] = {}
+        self._jobs: queue.SimpleQueue[list[Job] | None] = queue.SimpleQueue()
+        self._held: list[Job] | None = None
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._replayer = Replayer(self.engine, lambda jobs, ready: self._jobs.put([_together(jobs, ready)]))
+        self._changes: list[tuple[Job, Change]] = []
+        self._busy: set[int] = set()
+        self._failed = self._written = -math.inf
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StoreUnavailable("storage: the store was closed")
+    def __repr__(self) -> str:
+        return f"Store({shown(self.storage)!r})"
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Finish what waits and close the database."""
+        with self._lock:
+            closed, self._closed = self._closed, True
+        if closed:
+            return
+        self.release()
+        if self._thread:
+            self._jobs.put(None)
+            self._thread.join()
+        self._replayer.close()
+        self._writer.close()
+        self.engine.dispose()
 
     def find(self, name: str) -> int:
         """The id of a study."""
@@ -134,132 +177,6 @@ class StoreReader:
             raise error
         return answer
 
-    def _about(self, study: int) -> tuple[str, Policy | None]:
-        return self._studies[study][0], self.own_policy(study)
-
-    def _load(self, study: int) -> State:
-        """The state from the log as it is now; its specification replaces the known one."""
-        acknowledged = self._heads.get(study)
-        with reading(self.engine) as connection:
-            state = self._loaded(Source(connection, study, *self._about(study)), acknowledged)
-        self._studies[study] = self._studies[study][0], state.study
-        return state
-
-    def _loaded(self, source: Source, acknowledged: Head | None) -> State:
-        """The state from the log as it is now. The specification is read again too, because a store may be restored.
-
-        `acknowledged` is the last event that this process knew to be in the log before it began to read.
-        """
-        known, spec = self._studies[source.study][1], read_study(source)
-        spec = known if same_spec(known, spec) else spec
-        state = load_state(source, spec, self._shots.get(source.study, ()))
-        event = None if acknowledged is None else read_event(source.connection, source.study, acknowledged.seq)
-        if acknowledged is not None and (event is None or event.hash != acknowledged.hash):
-            raise self._taken_back(source.name, acknowledged.seq)
-        return state
-
-    def _taken_back(self, name: str, seq: int) -> StudyError:
-        """The error for a log that lacks an acknowledged event; it lasts until this process restarts."""
-        words = f"event {seq}, which this process has read or acknowledged, is no longer in its log"
-        way_out = "the store was restored or has lost writes; restart this process if that was intended"
-        self._lost = f"study {name!r}: {words}; {way_out}"
-        return StudyError("store_unavailable", self._lost)
-
-
-def _follows(transaction: StudyTransaction, head: Head) -> bool:
-    """Whether a state could follow its log to the head without a replay, for which the writer keeps states."""
-    try:
-        return transaction.follow(head, replay=False)
-    except NeedsReplay:
-        return False
-
-
-def same_spec(one: StudySpec, other: StudySpec) -> bool:
-    if one is other:
-        return True
-    names = ("fields", "since", "began")
-    return all(getattr(one, name) == getattr(other, name) for name in names)
-
-
-def leads_to(one: StudySpec, other: StudySpec) -> bool:
-    """Whether a study with the first specification can have the other by now: the same, or amended since."""
-    return one is other or any(same_spec(one, spec) for spec in other.chain)
-
-
-def run(job: Job, transaction: StudyTransaction) -> tuple[Job, Any, Exception | None]:
-    """An operation's answer, or its refusal; a refusal after appending events is a bug."""
-    before, transaction.ready = transaction.state.seq, job.ready if isinstance(job.ready, Ready) else None
-    if job.spec is not None and not leads_to(job.spec, transaction.state.study):
-        words = "has another specification than when it was opened: the store was restored; restart this process"
-        return job, None, StudyError("store_unavailable", f"study {transaction.source.name!r}: {words}")
-    try:
-        return job, job.operation(transaction), None
-    except StoreUnavailable:
-        raise
-    except (InvalidInput, NeedsReplay) as error:
-        if transaction.state.seq != before:
-            raise RuntimeError("an operation was refused after it had appended events") from error
-        return job, None, error
-
-
-# --- A store: one database, many studies, one thread that writes
-
-LARGEST_BATCH = 256
-FAR_BEHIND = 1_000
-"""A state so many events behind catches up before the store is locked."""
-
-FAILED_SECONDS, FRESH_SECONDS = 5.0, 1.0
-"""How long a store counts as not writable after a failed write, and as writable after a successful test."""
-
-
-class Store(StoreReader):
-    """An open store. Make one for each process, share it between threads, and `close` it at the end, or use `with`.
-
-    Args:
-        storage: sqlite:///file.db or postgresql://user@host/database.
-        create: create the tables if there are none; False refuses a file that does not exist.
-
-    A SQLite file is opened for reading if it or its folder cannot be written: `verify`, `export`, `explain` and
-    `status` answer, and everything that writes is refused.
-    """
-
-    def __init__(self, storage: str, *, create: bool = True) -> None:
-        super().__init__(storage, create=create)
-        self._writer = Writer(self.engine)
-        self._begin = partial(reading, self.engine) if is_read_only(self.engine) else self._writer.begin
-        self._states: dict[int, State] = {}
-        self._jobs: queue.SimpleQueue[list[Job] | None] = queue.SimpleQueue()
-        self._held: list[Job] | None = None
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._replayer = Replayer(self.engine, lambda jobs, ready: self._jobs.put([_together(jobs, ready)]))
-        self._changes: list[tuple[Job, Change]] = []
-        self._busy: set[int] = set()
-        self._failed = self._written = -math.inf
-
-    def __repr__(self) -> str:
-        return f"Store({shown(self.storage)!r})"
-
-    def __enter__(self) -> Store:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Finish what waits and close the database."""
-        with self._lock:
-            closed, self._closed = self._closed, True
-        if closed:
-            return
-        self.release()
-        if self._thread:
-            self._jobs.put(None)
-            self._thread.join()
-        self._replayer.close()
-        self._writer.close()
-        self.engine.dispose()
-
     def submit(
         self,
         study: int,
@@ -319,6 +236,41 @@ class Store(StoreReader):
         with writing(self.engine) as connection:
             connection.execute(meta.update().where(meta.c.name == "schema").values(value=meta.c.value))
         self._written = since
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreUnavailable("storage: the store was closed")
+
+    def _about(self, study: int) -> tuple[str, Policy | None]:
+        return self._studies[study][0], self.own_policy(study)
+
+    def _load(self, study: int) -> State:
+        """The state from the log as it is now; its specification replaces the known one."""
+        acknowledged = self._heads.get(study)
+        with reading(self.engine) as connection:
+            state = self._loaded(Source(connection, study, *self._about(study)), acknowledged)
+        self._studies[study] = self._studies[study][0], state.study
+        return state
+
+    def _loaded(self, source: Source, acknowledged: Head | None) -> State:
+        """The state from the log as it is now. The specification is read again too, because a store may be restored.
+
+        `acknowledged` is the last event that this process knew to be in the log before it began to read.
+        """
+        known, spec = self._studies[source.study][1], read_study(source)
+        spec = known if same_spec(known, spec) else spec
+        state = load_state(source, spec, self._shots.get(source.study, ()))
+        event = None if acknowledged is None else read_event(source.connection, source.study, acknowledged.seq)
+        if acknowledged is not None and (event is None or event.hash != acknowledged.hash):
+            raise self._taken_back(source.name, acknowledged.seq)
+        return state
+
+    def _taken_back(self, name: str, seq: int) -> StudyError:
+        """The error for a log that lacks an acknowledged event; it lasts until this process restarts."""
+        words = f"event {seq}, which this process has read or acknowledged, is no longer in its log"
+        way_out = "the store was restored or has lost writes; restart this process if that was intended"
+        self._lost = f"study {name!r}: {words}; {way_out}"
+        return StudyError("store_unavailable", self._lost)
 
     def _work(self) -> None:
         last = False
@@ -412,13 +364,11 @@ class Store(StoreReader):
         if study_errors.armed:
             study_errors.hit("after_commit")
         self._failed = -math.inf
-        for study, transaction in transactions.items():  # it may have been amended, here or by another process
-            self._studies[study] = transaction.source.name, transaction.state.study
-        self._states |= {study: transaction.state for study, transaction in transactions.items()}
-        self._shots |= {study: transaction.state.snapshots for study, transaction in transactions.items()}
-        self._heads |= {
-            study: Head(transaction.state.seq, transaction.state.hash) for study, transaction in transactions.items()
-        }
+        for study, transaction in transactions.items():
+            state = transaction.state
+            self._studies[study] = transaction.source.name, state.study  # amended here or by another process, perhaps
+            self._states[study], self._shots[study] = state, state.snapshots
+            self._heads[study] = Head(state.seq, state.hash)
         return answers
 
     def _transaction(self, source: Source, state: State) -> StudyTransaction:
@@ -429,6 +379,42 @@ class Store(StoreReader):
         if (acknowledged is not None and head.seq < acknowledged.seq) or not transaction.follow(head, replay=False):
             raise self._taken_back(source.name, state.seq if acknowledged is None else acknowledged.seq)
         return transaction
+
+
+def _follows(transaction: StudyTransaction, head: Head) -> bool:
+    """Whether a state could follow its log to the head without a replay, for which the writer keeps states."""
+    try:
+        return transaction.follow(head, replay=False)
+    except NeedsReplay:
+        return False
+
+
+def same_spec(one: StudySpec, other: StudySpec) -> bool:
+    if one is other:
+        return True
+    names = ("fields", "since", "began")
+    return all(getattr(one, name) == getattr(other, name) for name in names)
+
+
+def leads_to(one: StudySpec, other: StudySpec) -> bool:
+    """Whether a study with the first specification can have the other by now: the same, or amended since."""
+    return one is other or any(same_spec(one, spec) for spec in other.chain)
+
+
+def run(job: Job, transaction: StudyTransaction) -> tuple[Job, Any, Exception | None]:
+    """An operation's answer, or its refusal; a refusal after appending events is a bug."""
+    before, transaction.ready = transaction.state.seq, job.ready if isinstance(job.ready, Ready) else None
+    if job.spec is not None and not leads_to(job.spec, transaction.state.study):
+        words = "has another specification than when it was opened: the store was restored; restart this process"
+        return job, None, StudyError("store_unavailable", f"study {transaction.source.name!r}: {words}")
+    try:
+        return job, job.operation(transaction), None
+    except StoreUnavailable:
+        raise
+    except (InvalidInput, NeedsReplay) as error:
+        if transaction.state.seq != before:
+            raise RuntimeError("an operation was refused after it had appended events") from error
+        return job, None, error
 
 
 def _together(jobs: list[Job], ready: Ready | Exception) -> Job:

@@ -1,8 +1,4 @@
-"""Reading a study without writing: its decisions, its log, its rows, and `verify`.
-
-What a person does to a study as a whole: resume it, amend it, mark its log, give it history.
-
-`Study`: ask for an action and tell its outcome, for months, from several processes, without losing anything.
+"""`Study`: ask for an action and tell its outcome, for months, from several processes, without losing anything.
 
 >>> import tempfile
 >>> from safedial.study.manage import create_study
@@ -76,8 +72,13 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-class StudyReader:
-    """One study in a store, for reading."""
+class Study:
+    """One study in a store. Several threads and several processes may use it at once. `created` says whether
+    `create_study` has just created it.
+
+    Methods that write take `actor` (who did it) and return after the commit; with `wait=False` they return a
+    `concurrent.futures.Future`.
+    """
 
     def __init__(
         self,
@@ -170,8 +171,7 @@ class StudyReader:
         first, most = max(1, int(from_seq)), min(max(1, int(limit)), 10_000)
         with reading(self.store.engine) as connection:
             rows = list(read_events(connection, self._id, first - 1, first - 1 + most))
-            wanted = sorted({row.decision for row in rows if row.decision > 1})
-            ids = self._ids(event_hashes(connection, self._id, wanted))
+            ids = self._ids(connection, rows)
         shown = [shown_event(row, ids.get(row.decision), body) for row in rows]
         return {"events": shown, "next_seq": first + len(rows)}
 
@@ -182,8 +182,7 @@ class StudyReader:
         last, most = min(max(1, int(before)), 2**62), min(max(1, int(limit)), 10_000)
         with reading(self.store.engine) as connection:
             rows = trail(connection, self._id, last, most, whole=whole)
-            wanted = sorted({row.decision for row in rows if row.decision > 1})
-            ids = self._ids(event_hashes(connection, self._id, wanted))
+            ids = self._ids(connection, rows)
         return [shown_event(row, ids.get(row.decision)) | self._changed(row) for row in rows]
 
     def _changed(self, event: Event) -> dict[str, Any]:
@@ -242,188 +241,6 @@ class StudyReader:
         """Write the decisions to .csv or .parquet, or the whole log to .jsonl."""
         with reading(self.store.engine) as connection:
             return write_rows(path, self.spec.first, self.name, read_events(connection, self._id))
-
-    def _run(self, operation: Callable[[StudyTransaction], Answer]) -> Answer:
-        return self.store.submit(self._id, self.name, operation, spec=self.spec).result()
-
-    def _read(self, question: Callable[[StudyTransaction], Answer]) -> Answer:
-        return self.store.read(self._id, self.name, question, spec=self.spec)
-
-    def _ids(self, hashes: Mapping[int, bytes]) -> dict[int, str]:
-        return {seq: str(id_of(self.name, seq, name)) for seq, name in hashes.items()}
-
-    def _event(self, decision_id: str) -> Event:
-        asked = read_own_id(self.name, decision_id)
-        with reading(self.store.engine) as connection:
-            event = read_event(connection, self._id, asked.seq)
-        if event is None or not EVENT_KINDS[event.kind].decides:
-            raise no_decision(decision_id)
-        check_id(asked, id_of(self.name, event.seq, event.hash))
-        return event
-
-    def _waiting(self, transaction: StudyTransaction, most: int | None = None) -> list[tuple[DecisionId, int]]:
-        transaction.flush()
-        waiting = chain.from_iterable(phase.open for phase in reversed(transaction.state.phases))
-        found = (event for seq in islice(waiting, most) if (event := transaction.event(seq)))
-        return [(id_of(self.name, event.seq, event.hash), event.at) for event in found]
-
-
-def _told(name: str, value: Any) -> bool:
-    """Whether a person is told a recorded value; how a correction was worked in is for programs."""
-    return value is not None and value is not False and name not in ("in_place", "outcome_seq")
-
-
-def _fact(name: str, value: Any) -> str:
-    words = name.replace("_", " ")
-    return words if value is True else f"{words} {', '.join(value) if isinstance(value, list) else value}"
-
-
-def _flat(body: Mapping[str, Any]) -> dict[str, Any]:
-    """A body with several costs in fields of their own."""
-    costs = body.get("cost")
-    if not isinstance(costs, dict):
-        return dict(body)
-    return {**{f"cost_{name}": value for name, value in costs.items()}, **body, "cost": None}
-
-
-def _notes(transaction: StudyTransaction) -> list[str]:
-    last = transaction.event(transaction.state.seq)
-    ahead = 0.0 if last is None else (last.at - now()) / 1e6
-    if ahead <= 1.0:
-        return []
-    return [f"the last event is dated {ahead:.0f} s after this clock's time: a clock was set back, or one runs ahead"]
-
-
-# --- What a person does to a study as a whole
-
-
-class StudyConduct(StudyReader):
-    """A study that may be resumed, amended, marked and given history."""
-
-    @overload
-    def resume(
-        self,
-        reason: str,
-        *,
-        rule: str | None = None,
-        forget: bool = False,
-        key: str | None = None,
-        actor: str | None = None,
-        wait: Literal[True] = True,
-    ) -> Receipt: ...
-
-    @overload
-    def resume(
-        self,
-        reason: str,
-        *,
-        rule: str | None = None,
-        forget: bool = False,
-        key: str | None = None,
-        actor: str | None = None,
-        wait: Literal[False],
-    ) -> Future[Receipt]: ...
-
-    def resume(
-        self,
-        reason: str,
-        *,
-        rule: str | None = None,
-        forget: bool = False,
-        key: str | None = None,
-        actor: str | None = None,
-        wait: bool = True,
-    ) -> Receipt | Future[Receipt]:
-        """Clear the guard's alarm and restart its evidence: a person's decision, with a reason.
-
-        Args:
-            rule: the rule that stopped the study, as you know it; refused if another has stopped it since.
-            forget: HP-Conformal, HP-Shield and HP-Student: start again without the earlier rounds, stopped or not.
-        """
-        require(isinstance(forget, bool), "forget", forget, "must be True or False")
-        work = partial(
-            operations.resume, forget=forget, reason=checked_text("reason", reason), key=checked_text("key", key)
-        )
-        return self._write(partial(work, rule=checked_text("rule", rule), actor=self._who(actor)), wait)
-
-    def amend(
-        self,
-        spec: SafetySpec | Mapping[str, Any] | None = None,
-        *,
-        reason: str,
-        changes: Mapping[str, Any] | None = None,
-        from_round: int | None = None,
-        keep_learning: bool | None = None,
-        key: str | None = None,
-        actor: str | None = None,
-    ) -> Receipt:
-        """Change the specification from the next decision on, for a reason. Earlier rounds stay judged by the earlier
-        rules; the guarantee and its evidence begin again, unless only labels and rules of the guard that stop a study
-        change. A stopped study stays stopped: resume it afterwards.
-
-        Args:
-            spec: the whole new specification, as for `create_study`; `dim` and `features` stay as they are and may be
-                left out. Or a `SafetySpec`: all but the guarantee stays.
-            changes: or only what differs, {"threshold": 0.6, "guard": {"max_open": 50}}.
-            from_round: the round from which on it holds, as a check: it must be the next one.
-            keep_learning: True keeps what was learned, or refuses where nothing proves that this is right; False starts
-                again, if the guarantee begins again. By default it is kept where that is proved: if only labels and
-                rules of the guard that stop a study change, or, for a certified policy with one cost, only the
-                threshold, the fallback and the guard.
-        """
-        require((spec is None) != (changes is None), "changes", changes, "or spec must be given, but not both")
-        whole = from_round is None or is_whole(from_round, 0)
-        require(whole, "from_round", from_round, "must be a whole number, that of the next round", "leave it out")
-        read = partial(new_fields, given=changes if spec is None else spec, whole=spec is not None)
-        with suppress(InvalidInput):  # it warns here; the writer refuses, which knows the present specification
-            amended_spec(self.spec, read(self.spec), quiet=False)
-        work = partial(operations.amend, read=read, from_round=from_round, keep_learning=keep_learning)
-        why, name = checked_text("reason", reason), checked_text("key", key)
-        return self._run(partial(work, reason=why, key=name, actor=self._who(actor)))
-
-    def checkpoint(self, reason: str = "", *, actor: str | None = None) -> dict[str, Any]:
-        """Mark the log. Keep the answer elsewhere: `verify(checkpoint=...)` then finds any change before it."""
-        why = checked_text("reason", reason)
-        return self._run(partial(operations.checkpoint, reason=why, actor=self._who(actor)))
-
-    def import_history(
-        self, rounds: str | Path | Iterable[Mapping[str, Any]], *, reason: str = "warm start", actor: str | None = None
-    ) -> int:
-        """Warm start: past rounds from a CSV or parquet file, or from mappings with context, action, reward and cost.
-
-        Either all rounds are imported, before the first decision, or none. Assumed: they are complete and unselected,
-        and each action was chosen without knowing anything about its outcome beyond the context. They prove nothing
-        about the guarantee, and the monitor does not count them. A context outside the stated ranges is refused.
-        """
-        rows = read_history(self.spec.rules, rounds)
-        work = partial(
-            operations.import_rounds, rounds=rows, reason=checked_text("reason", reason), actor=self._who(actor)
-        )
-        return self._run(work)
-
-    def _write(
-        self, operation: Callable[[StudyTransaction], Answer], wait: bool, key: str | None = None
-    ) -> Answer | Future[Answer]:
-        future = self.store.submit(self._id, self.name, operation, key=key, spec=self.spec)
-        if not wait:
-            return future
-        self.store.release()  # whoever waits may be the thread that would release
-        return future.result()
-
-    def _who(self, actor: str | None) -> str:
-        return self.actor if actor is None else checked_text("actor", actor)
-
-
-# --- `Study`
-
-
-class Study(StudyConduct):
-    """One study in a store. Several threads and several processes may use it at once. `created` says whether
-    `create_study` has just created it.
-
-    Methods that write take `actor` (who did it) and return after the commit; with `wait=False` they return a
-    `concurrent.futures.Future`.
-    """
 
     @overload
     def ask(
@@ -661,3 +478,169 @@ class Study(StudyConduct):
             return operations.expire(transaction, list(overdue) if named is None else named, **arguments)
 
         return self._run(work)
+
+    @overload
+    def resume(
+        self,
+        reason: str,
+        *,
+        rule: str | None = None,
+        forget: bool = False,
+        key: str | None = None,
+        actor: str | None = None,
+        wait: Literal[True] = True,
+    ) -> Receipt: ...
+
+    @overload
+    def resume(
+        self,
+        reason: str,
+        *,
+        rule: str | None = None,
+        forget: bool = False,
+        key: str | None = None,
+        actor: str | None = None,
+        wait: Literal[False],
+    ) -> Future[Receipt]: ...
+
+    def resume(
+        self,
+        reason: str,
+        *,
+        rule: str | None = None,
+        forget: bool = False,
+        key: str | None = None,
+        actor: str | None = None,
+        wait: bool = True,
+    ) -> Receipt | Future[Receipt]:
+        """Clear the guard's alarm and restart its evidence: a person's decision, with a reason.
+
+        Args:
+            rule: the rule that stopped the study, as you know it; refused if another has stopped it since.
+            forget: HP-Conformal, HP-Shield and HP-Student: start again without the earlier rounds, stopped or not.
+        """
+        require(isinstance(forget, bool), "forget", forget, "must be True or False")
+        work = partial(
+            operations.resume, forget=forget, reason=checked_text("reason", reason), key=checked_text("key", key)
+        )
+        return self._write(partial(work, rule=checked_text("rule", rule), actor=self._who(actor)), wait)
+
+    def amend(
+        self,
+        spec: SafetySpec | Mapping[str, Any] | None = None,
+        *,
+        reason: str,
+        changes: Mapping[str, Any] | None = None,
+        from_round: int | None = None,
+        keep_learning: bool | None = None,
+        key: str | None = None,
+        actor: str | None = None,
+    ) -> Receipt:
+        """Change the specification from the next decision on, for a reason. Earlier rounds stay judged by the earlier
+        rules; the guarantee and its evidence begin again, unless only labels and rules of the guard that stop a study
+        change. A stopped study stays stopped: resume it afterwards.
+
+        Args:
+            spec: the whole new specification, as for `create_study`; `dim` and `features` stay as they are and may be
+                left out. Or a `SafetySpec`: all but the guarantee stays.
+            changes: or only what differs, {"threshold": 0.6, "guard": {"max_open": 50}}.
+            from_round: the round from which on it holds, as a check: it must be the next one.
+            keep_learning: True keeps what was learned, or refuses where nothing proves that this is right; False starts
+                again, if the guarantee begins again. By default it is kept where that is proved: if only labels and
+                rules of the guard that stop a study change, or, for a certified policy with one cost, only the
+                threshold, the fallback and the guard.
+        """
+        require((spec is None) != (changes is None), "changes", changes, "or spec must be given, but not both")
+        whole = from_round is None or is_whole(from_round, 0)
+        require(whole, "from_round", from_round, "must be a whole number, that of the next round", "leave it out")
+        read = partial(new_fields, given=changes if spec is None else spec, whole=spec is not None)
+        with suppress(InvalidInput):  # it warns here; the writer refuses, which knows the present specification
+            amended_spec(self.spec, read(self.spec), quiet=False)
+        work = partial(operations.amend, read=read, from_round=from_round, keep_learning=keep_learning)
+        why, name = checked_text("reason", reason), checked_text("key", key)
+        return self._run(partial(work, reason=why, key=name, actor=self._who(actor)))
+
+    def checkpoint(self, reason: str = "", *, actor: str | None = None) -> dict[str, Any]:
+        """Mark the log. Keep the answer elsewhere: `verify(checkpoint=...)` then finds any change before it."""
+        why = checked_text("reason", reason)
+        return self._run(partial(operations.checkpoint, reason=why, actor=self._who(actor)))
+
+    def import_history(
+        self, rounds: str | Path | Iterable[Mapping[str, Any]], *, reason: str = "warm start", actor: str | None = None
+    ) -> int:
+        """Warm start: past rounds from a CSV or parquet file, or from mappings with context, action, reward and cost.
+
+        Either all rounds are imported, before the first decision, or none. Assumed: they are complete and unselected,
+        and each action was chosen without knowing anything about its outcome beyond the context. They prove nothing
+        about the guarantee, and the monitor does not count them. A context outside the stated ranges is refused.
+        """
+        rows = read_history(self.spec.rules, rounds)
+        work = partial(
+            operations.import_rounds, rounds=rows, reason=checked_text("reason", reason), actor=self._who(actor)
+        )
+        return self._run(work)
+
+    def _write(
+        self, operation: Callable[[StudyTransaction], Answer], wait: bool, key: str | None = None
+    ) -> Answer | Future[Answer]:
+        future = self.store.submit(self._id, self.name, operation, key=key, spec=self.spec)
+        if not wait:
+            return future
+        self.store.release()  # whoever waits may be the thread that would release
+        return future.result()
+
+    def _who(self, actor: str | None) -> str:
+        return self.actor if actor is None else checked_text("actor", actor)
+
+    def _run(self, operation: Callable[[StudyTransaction], Answer]) -> Answer:
+        return self.store.submit(self._id, self.name, operation, spec=self.spec).result()
+
+    def _read(self, question: Callable[[StudyTransaction], Answer]) -> Answer:
+        return self.store.read(self._id, self.name, question, spec=self.spec)
+
+    def _ids(self, connection: Any, rows: list[Event]) -> dict[int, str]:
+        """The ids of the decisions that events are about."""
+        wanted = sorted({row.decision for row in rows if row.decision > 1})
+        hashes = event_hashes(connection, self._id, wanted)
+        return {seq: str(id_of(self.name, seq, name)) for seq, name in hashes.items()}
+
+    def _event(self, decision_id: str) -> Event:
+        asked = read_own_id(self.name, decision_id)
+        with reading(self.store.engine) as connection:
+            event = read_event(connection, self._id, asked.seq)
+        if event is None or not EVENT_KINDS[event.kind].decides:
+            raise no_decision(decision_id)
+        check_id(asked, id_of(self.name, event.seq, event.hash))
+        return event
+
+    def _waiting(self, transaction: StudyTransaction, most: int | None = None) -> list[tuple[DecisionId, int]]:
+        transaction.flush()
+        waiting = chain.from_iterable(phase.open for phase in reversed(transaction.state.phases))
+        found = (event for seq in islice(waiting, most) if (event := transaction.event(seq)))
+        return [(id_of(self.name, event.seq, event.hash), event.at) for event in found]
+
+
+def _told(name: str, value: Any) -> bool:
+    """Whether a person is told a recorded value; how a correction was worked in is for programs."""
+    return value is not None and value is not False and name not in ("in_place", "outcome_seq")
+
+
+def _fact(name: str, value: Any) -> str:
+    words = name.replace("_", " ")
+    return words if value is True else f"{words} {', '.join(value) if isinstance(value, list) else value}"
+
+
+def _flat(body: Mapping[str, Any]) -> dict[str, Any]:
+    """A body with several costs in fields of their own."""
+    costs = body.get("cost")
+    if not isinstance(costs, dict):
+        return dict(body)
+    return {**{f"cost_{name}": value for name, value in costs.items()}, **body, "cost": None}
+
+
+def _notes(transaction: StudyTransaction) -> list[str]:
+    last = transaction.event(transaction.state.seq)
+    ahead = 0.0 if last is None else (last.at - now()) / 1e6
+    if ahead <= 1.0:
+        return []
+    return [f"the last event is dated {ahead:.0f} s after this clock's time: a clock was set back, or one runs ahead"]

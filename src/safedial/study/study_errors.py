@@ -1,9 +1,7 @@
 """The errors of a study, with codes for programs. A call that raised one of these changed nothing.
 
-Places at which a test may kill the process, to check that nothing acknowledged is lost.
-
-SAFEDIAL_CRASH_AT=name kills the process, as `kill -9` does, when it first reaches the place `name`;
-SAFEDIAL_CRASH_AT=name:k the k-th time.
+A test may kill the process at named places, to check that nothing acknowledged is lost: SAFEDIAL_CRASH_AT=name kills
+the process, as `kill -9` does, when it first reaches the place `name`; SAFEDIAL_CRASH_AT=name:k the k-th time.
 """
 
 from __future__ import annotations

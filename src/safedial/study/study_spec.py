@@ -1,8 +1,9 @@
-"""The guard: the rules that stop a study, and the limits that lower an action.
+"""The specification of a study: guarantee, policy, units and guard, checked once and stored as plain values.
 
-A rule that fires writes one event (`alarm`); the study then advises its `fallback_action` until a person calls
-`resume`, with a reason. Caps, masks and the largest step up lower one action; its certificate shows which in `limit`.
-They only lower an action and use nothing from after it, so the guarantee still holds.
+The guard has the rules that stop a study, and the limits that lower an action. A rule that fires writes one event
+(`alarm`); the study then advises its `fallback_action` until a person calls `resume`, with a reason. Caps, masks and
+the largest step up lower one action; its certificate shows which in `limit`. They only lower an action and use nothing
+from after it, so the guarantee still holds.
 
 | rule | fires when |
 |---|---|
@@ -21,8 +22,6 @@ an outcome that the watch can count: void, expired, or applied above the advice 
 | `stop_rule` | `stop.violations` of the last `stop.of_last` outcomes were above τ, or `stop.decisions` were made |
 
 `due_after` stops nothing: an outcome that has been open for longer is shown as overdue.
-
-The specification of a study: guarantee, policy, units and guard, checked once and stored as plain values.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""Does a log written by another processor or build agree with this one, up to rounding?
+"""Verify a log: check its hash chain and its snapshots, and recompute every decision.
 
-The same log gives the same bits in any process of one build on one machine. Elsewhere another BLAS kernel or
-mathematical library rounds differently, and the learner's predictions differ in their last digits: by 1e-14 if the
-ridge is as large as the contexts, by more if it is much smaller. From a prediction to a decision it takes only a few
-well-conditioned operations. So a decision whose learner bounds its rounding (`Learner.rounding`) agrees if
+Only the events are trusted: the log is replayed from the first one. A decision agrees if it is the same byte for byte,
+or, if another processor or build made it, the same up to rounding. The same log gives the same bits in any process of
+one build on one machine. Elsewhere another BLAS kernel or mathematical library rounds differently, and the learner's
+predictions differ in their last digits: by 1e-14 if the ridge is as large as the contexts, by more if it is much
+smaller. From a prediction to a decision it takes only a few well-conditioned operations. So a decision whose learner
+bounds its rounding (`Learner.rounding`) agrees if
 
 * the numbers of its prediction agree within 1e-9, or within the learner's own bound on rounding (bounds.rounding) if
-  that
-  is more; and
+  that is more; and
 * the decision recomputed from the recorded prediction has the same actions, within 1e-12, and the same other numbers,
   within 1e-9.
 
@@ -15,16 +16,9 @@ Any other decision is compared with the recomputed one, with the same two tolera
 be equal. A choice that depends on the last digits (a reward index within rounding of 0, evidence within rounding of an
 alarm) may differ elsewhere; no tolerance can tell that from a changed log.
 
-Verify a log: check its hash chain and its snapshots, and recompute every decision.
-
-Only the events are trusted: the log is replayed from the first one. A decision agrees if it is the same byte for byte,
-or, if another processor or build made it, the same up to rounding (study.agreement).
-
-Verify a study by its name, or all studies of a store; a long log in parts, by several processes.
-
-Part k starts from a stored snapshot without trusting it: part k − 1 must end in exactly that state, byte for byte. So
-if all parts agree, the log is verified from its first event to its head. Otherwise nothing is concluded, and the log is
-verified in one piece, which finds the place.
+Several processes verify a long log in parts. Part k starts from a stored snapshot without trusting it: part k − 1 must
+end in exactly that state, byte for byte. So if all parts agree, the log is verified from its first event to its head.
+Otherwise nothing is concluded, and the log is verified in one piece, which finds the place.
 """
 
 from __future__ import annotations
