@@ -1,6 +1,5 @@
-"""`safedial calibrate`: a dose curve and the constants, from pilot or published data.
-
-`safedial calibrate --bracket`: a growth bracket and a start, from pilot data.
+"""`safedial calibrate`: a dose curve and the constants, from pilot or published data; with `--bracket` a growth bracket
+and a start, from pilot data.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
-"""`safedial check`: does a log agree with the spec?
-
-`safedial monitor`: do the costs of a log keep the guarantee?
-
-`safedial evaluate`: what would policies have done on a log?
+"""The commands on logs: `safedial check` (does it agree with the spec?), `safedial monitor` (do its costs keep the
+guarantee?) and `safedial evaluate` (what would policies have done on it?).
 """
 
 from __future__ import annotations

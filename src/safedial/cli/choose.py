@@ -101,6 +101,7 @@ def choose(
 
     Exit status: 0 if a policy is offered, 1 if none is, 2 if the input is wrong.
     """
+    from safedial.rounds.log_file import read_log
     from safedial.stats import as_seeds
     from safedial.tools.candidates import QUESTIONS
     from safedial.tools.choosing import choose as run
@@ -118,7 +119,10 @@ def choose(
     require(
         stated, "--cost", "several", "needs the costs, each with its limit", "state them in a spec file: --spec FILE"
     )
-    log = _read_log(pilot, spec, context_columns) if pilot else None
+    log = None
+    if pilot:
+        columns = context_columns
+        log = read_inputs(pilot, spec, columns)[0] if spec else read_log(pilot, context_columns=split(columns))
     which = as_seeds(seeds, "--seeds")
     with progress_bar(f"choose, {len(which)} studies per policy", 1000) as advance:
         found = run(log, **given, seeds=which, progress=lambda _, share: advance(1000 * share))  # pyright: ignore[reportArgumentType] -- a bar takes parts
@@ -171,12 +175,6 @@ def _from_file(path: Path) -> dict[str, Any]:
         "constants": {name: getattr(spec, name) for name in CONSTANTS if getattr(spec, name) is not None},
     }
     return {name: value for name, value in told.items() if value is not None}
-
-
-def _read_log(pilot: Path, spec: Path | None, columns: str | None) -> Any:
-    from safedial.rounds.log_file import read_log
-
-    return read_inputs(pilot, spec, columns)[0] if spec else read_log(pilot, context_columns=split(columns))
 
 
 def _print(found: Any, paths: list[Path]) -> None:

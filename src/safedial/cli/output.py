@@ -1,6 +1,6 @@
-"""What the commands on logs share: their arguments, and reading a log according to its spec.
+"""What the commands share: arguments, reading a log according to its spec, and printing.
 
-What a command prints: one JSON object or a table on stdout; progress and errors on stderr.
+A command prints one JSON object or a table on stdout; progress and errors go to stderr.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
-"""`safedial reproduce`: a command for each experiment, all of them, and the report.
-
-`safedial eluder`: how hard a function class is to learn, and Theorem 3's bound.
-
-`safedial battery`: download NASA's battery data, list what a data folder holds, and embed its texts.
+"""`safedial reproduce`: a command for each experiment, all of them, and the report. `safedial eluder`: how hard a
+function class is to learn, and Theorem 3's bound. `safedial battery`: download NASA's data, list and embed it.
 """
 
 from __future__ import annotations

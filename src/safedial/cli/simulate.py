@@ -1,8 +1,6 @@
-"""The worlds and function classes of `safedial simulate`, from their names on the command line.
+"""`safedial simulate`: one policy in one world. `safedial compare`: policies in the same rounds, with paired intervals.
 
-`safedial simulate`: one policy in one world.
-
-`safedial compare`: policies in the same rounds, with paired intervals.
+Worlds and function classes are made here from their names on the command line.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`safedial study`: the commands that read a log: verify, export, checkpoint, backup, units, waiting.
-
-`safedial study`: ask and tell from a shell, on the same log that Python and the service use.
-"""
+"""`safedial study`: ask and tell from a shell, on the same log that Python and the service use."""
 
 from __future__ import annotations
 

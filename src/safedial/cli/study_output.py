@@ -1,7 +1,4 @@
-"""The options that the commands of `safedial study` share, and the study that they open.
-
-Input and output of `safedial study`: contexts and fields read from text, and answers in words.
-"""
+"""What the commands of `safedial study` share: options, the study that they open, input from text, answers in words."""
 
 from __future__ import annotations
 

@@ -234,13 +234,6 @@ class StudentWatch(ExchangeabilityWatch):
         )
 
 
-def watch_conformal_log(walked: ConformalRounds, *, level: float) -> ExchangeabilityWatch:
-    """The watch over a log that `walk_log` has read: bets on the p-values of its calibration rounds."""
-    rule = "has no calibration round that can be ranked"
-    require(walked.ranked.size, "log", f"{len(walked.number)} rows", rule, "half of the rounds after the 20th are")
-    return ExchangeabilityWatch(**_ranked(walked, level))
-
-
 def watch_bracket_log(walked: BracketRounds, *, level: float) -> BracketWatch:
     """The watch over a log that `walk_bracket_log` has read."""
     covered = walked.covered
@@ -312,7 +305,10 @@ def watch_log(
         walked = walk_bracket_log(log, spec, as_dose(dose), policy=policy, dial=dial, features=features)
         return watch_bracket_log(walked, level=level)
     if GUARANTEES[spec.guarantee].exchangeable:
-        return watch_conformal_log(walk_log(log, spec, as_dose(dose), policy), level=level)
+        ranked = walk_log(log, spec, as_dose(dose), policy)
+        rule = "has no calibration round that can be ranked"
+        require(ranked.ranked.size, "log", f"{len(log)} rows", rule, "half of the rounds after the 20th are")
+        return ExchangeabilityWatch(**_ranked(ranked, level))
     require_one_cost(spec)
     if GUARANTEES[spec.guarantee].gaussian:
         student = walk_student_log(log.prefix, spec, as_dose(dose), policy)
