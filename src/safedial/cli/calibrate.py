@@ -1,16 +1,27 @@
-"""`safedial calibrate`: a dose curve and the constants, from pilot or published data.
-
-`safedial calibrate --bracket`: a growth bracket and a start, from pilot data.
+"""`safedial calibrate`: a dose curve and the constants, from pilot or published data; with `--bracket` a growth bracket
+and a start, from pilot data.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from safedial.cli.output import Columns, Json, LogFile, split
+from safedial.cli.output import (
+    Columns,
+    Json,
+    LogFile,
+    need_pictures,
+    print_json,
+    print_table,
+    print_written,
+    progress_bar,
+    split,
+)
+from safedial.errors import require
 
 WIDEN = "give the dial's range: --dial-high (the largest setting) and --dial-low"
 
@@ -54,8 +65,6 @@ def calibrate(
     The log needs action and cost; reward and context columns are optional. Exit status: 0; 1 if the log holds too
     little for a spec file, which is then not written; 2 if the input is wrong.
     """
-    from safedial.cli.output import need_pictures, print_json, progress_bar
-    from safedial.errors import require
     from safedial.model.dial import Dial
     from safedial.rounds.specfile import spec_text
     from safedial.tools.calibration import calibrate as run
@@ -127,9 +136,6 @@ def _read(log: Path, columns: list[str] | None, dial: Any, standardize: bool) ->
 
 def _file(found: Any, threshold: float, total_risk: float, fold_rounds: int | None, features: Any) -> tuple[Any, dict]:
     """The spec file and its comments; if asked, the bound includes the curve's uncertainty."""
-    from dataclasses import replace
-
-    from safedial.errors import require
     from safedial.tools.bracket_calibration import range_words
     from safedial.tools.calibration import fold_curve_error
 
@@ -183,7 +189,6 @@ def _report(found: Any) -> dict[str, Any]:
 
 
 def _print(found: Any, paths: list[Path]) -> None:
-    from safedial.cli.output import print_written
     from safedial.tools.findings import shown
 
     flag = found.confounding
@@ -207,7 +212,6 @@ TABLE = ("loss", "difference", "error")
 
 
 def _print_families(name: str, chosen: Any) -> None:
-    from safedial.cli.output import print_table
 
     heads = ("family", "free numbers", "held-out loss", "behind the best", "± one error")
     rows = []
@@ -235,8 +239,6 @@ def propose_bracket(
 
     `given` are the arguments of `calibrate_bracket`.
     """
-    from safedial.cli.output import print_json, print_written, progress_bar
-    from safedial.errors import require
     from safedial.io import read_text, write_text
     from safedial.rounds.log_file import parse_log
     from safedial.rounds.specfile import spec_text

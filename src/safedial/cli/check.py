@@ -1,8 +1,5 @@
-"""`safedial check`: does a log agree with the spec?
-
-`safedial monitor`: do the costs of a log keep the guarantee?
-
-`safedial evaluate`: what would policies have done on a log?
+"""The commands on logs: `safedial check` (does it agree with the spec?), `safedial monitor` (do its costs keep the
+guarantee?) and `safedial evaluate` (what would policies have done on it?).
 """
 
 from __future__ import annotations
@@ -10,11 +7,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import wrap
 from typing import Annotated, Any
 
 import typer
 
-from safedial.cli.output import Columns, Json, LogFile, SpecPath, read_inputs, split
+from safedial.cli.output import (
+    Columns,
+    Json,
+    LogFile,
+    SpecPath,
+    need_pictures,
+    print_json,
+    print_pairs,
+    print_table,
+    print_written,
+    progress_bar,
+    read_inputs,
+    split,
+)
+from safedial.errors import require
 
 
 def check(
@@ -36,7 +48,6 @@ def check(
 
     Exit status: 0 if no check raises a flag, 1 if one does, 2 if the input is wrong.
     """
-    from safedial.cli.output import need_pictures, print_json, print_written
     from safedial.tools.checks import check_log
     from safedial.tools.checks_page import verdict, write_checks
 
@@ -67,7 +78,6 @@ def check(
 
 
 def _print(findings: list, words: str, title: str) -> None:
-    from safedial.cli.output import print_table
     from safedial.tools.findings import flag_at, shown
 
     rows = ((each.title, shown(each.evidence), each.word) for each in findings)
@@ -97,8 +107,6 @@ def monitor(
 
     Exit status: 0 without an alarm, 1 with one, 2 if the input is wrong.
     """
-    from safedial.cli.output import need_pictures, print_json, print_pairs, print_written
-    from safedial.errors import require
     from safedial.tools.log_watch import watch_log
 
     need_pictures(out)
@@ -158,7 +166,6 @@ def evaluate(
 
     Example: safedial evaluate log.csv --spec spec.toml --policy hp_probe --policy hp_ucb --out report.html
     """
-    from safedial.cli.output import need_pictures, print_json, print_written, progress_bar
     from safedial.tools.evaluation import evaluate as run
     from safedial.tools.evaluation_page import HEADS, cells, heading, words
 
@@ -190,11 +197,8 @@ def _source(log: str, storage: str | None) -> Iterator[tuple[Any, int]]:
 
 
 def _print_evaluation(title: str, heads: Any, rows: Any, lines: list[str]) -> None:
-    from textwrap import wrap
 
     from rich.console import Console
-
-    from safedial.cli.output import print_table
 
     print_table(title, heads, rows)
     for line in lines:

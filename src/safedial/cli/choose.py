@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import wrap
 from typing import Annotated, Any
 
 import typer
 
-from safedial.cli.output import Columns, Json, split, under
+from safedial.cli.output import (
+    Columns,
+    Json,
+    need_pictures,
+    print_json,
+    print_table,
+    print_written,
+    progress_bar,
+    read_inputs,
+    split,
+    under,
+)
 from safedial.cli.simulate import DOSES, read_curve
+from safedial.errors import InvalidInput, require
+from safedial.model.brackets import GROWTHS
+from safedial.model.guarantee import GUARANTEES
+from safedial.model.spec import CONSTANTS
 
 BRACKETS = "relative:LOW,HIGH,FLOOR, additive:LOW,HIGH or spread:STEP,SIGMA"
 NUMBERS = ("cost_noise", "reward_noise", "coefficient_bound", "context_bound", "odds", "tolerance", "tolerance_spread")
@@ -85,8 +101,7 @@ def choose(
 
     Exit status: 0 if a policy is offered, 1 if none is, 2 if the input is wrong.
     """
-    from safedial.cli.output import need_pictures, print_json, progress_bar
-    from safedial.errors import require
+    from safedial.rounds.log_file import read_log
     from safedial.stats import as_seeds
     from safedial.tools.candidates import QUESTIONS
     from safedial.tools.choosing import choose as run
@@ -104,7 +119,10 @@ def choose(
     require(
         stated, "--cost", "several", "needs the costs, each with its limit", "state them in a spec file: --spec FILE"
     )
-    log = _read_log(pilot, spec, context_columns) if pilot else None
+    log = None
+    if pilot:
+        columns = context_columns
+        log = read_inputs(pilot, spec, columns)[0] if spec else read_log(pilot, context_columns=split(columns))
     which = as_seeds(seeds, "--seeds")
     with progress_bar(f"choose, {len(which)} studies per policy", 1000) as advance:
         found = run(log, **given, seeds=which, progress=lambda _, share: advance(1000 * share))  # pyright: ignore[reportArgumentType] -- a bar takes parts
@@ -119,9 +137,6 @@ def choose(
 
 def read_bracket(text: str) -> Any:
     """`relative:0.7,1.4,2` as a growth bracket."""
-    from safedial.errors import InvalidInput, require
-    from safedial.model.brackets import GROWTHS
-
     name, _, rest = text.partition(":")
     require(name in GROWTHS, "--bracket", text, f"must be {BRACKETS}")
     try:
@@ -136,8 +151,6 @@ def read_bracket(text: str) -> Any:
 
 def _from_file(path: Path) -> dict[str, Any]:
     """What a spec file says: its guarantee is what is vouched for."""
-    from safedial.model.guarantee import GUARANTEES
-    from safedial.model.spec import CONSTANTS
     from safedial.rounds.rules import named_policy
     from safedial.rounds.specfile import load_spec
 
@@ -164,19 +177,10 @@ def _from_file(path: Path) -> dict[str, Any]:
     return {name: value for name, value in told.items() if value is not None}
 
 
-def _read_log(pilot: Path, spec: Path | None, columns: str | None) -> Any:
-    from safedial.cli.output import read_inputs
-    from safedial.rounds.log_file import read_log
-
-    return read_inputs(pilot, spec, columns)[0] if spec else read_log(pilot, context_columns=split(columns))
-
-
 def _print(found: Any, paths: list[Path]) -> None:
-    from textwrap import wrap
 
     from rich.console import Console
 
-    from safedial.cli.output import print_table, print_written
     from safedial.tools.choosing import HEADS
 
     user, width = found.user, Console().width

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import platform
+from importlib.util import find_spec
 from typing import Any
 
 import typer
 
-from safedial.cli.output import Json
+from safedial.cli.output import Json, print_json, print_table
 from safedial.errors import EXTRAS, how_to_install
+from safedial.version import __version__
 
 
 def doctor(json: Json = False) -> None:
     """List what is installed and what each missing extra would add."""
-    from safedial.cli.output import print_json, print_table
-
     report = diagnose()
     if json:
         print_json(report)
@@ -31,12 +32,8 @@ def doctor(json: Json = False) -> None:
 
 def diagnose() -> dict[str, Any]:
     """The versions of required packages, and the state of every extra."""
-    import platform
     import sqlite3
     from importlib.metadata import version
-    from importlib.util import find_spec
-
-    from safedial.version import __version__
 
     return {
         "safedial": __version__,

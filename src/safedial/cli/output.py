@@ -1,6 +1,6 @@
-"""What the commands on logs share: their arguments, and reading a log according to its spec.
+"""What the commands share: arguments, reading a log according to its spec, and printing.
 
-What a command prints: one JSON object or a table on stdout; progress and errors on stderr.
+A command prints one JSON object or a table on stdout; progress and errors go to stderr.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from safedial.errors import printable
+from safedial.errors import import_extra, printable, require
 
 if TYPE_CHECKING:
     from safedial.rounds.log_file import Log
@@ -53,7 +53,6 @@ Dtype = Annotated[str, under(ENGINE, "jax: float64 or float32.")]
 
 def read_inputs(log: Path, spec: Path, context_columns: str | None) -> tuple[Log, SpecFile]:
     """The log in the units of its spec file."""
-    from safedial.errors import require
     from safedial.model.guarantee import GUARANTEES
     from safedial.rounds.log_file import read_log
     from safedial.rounds.specfile import load_spec
@@ -81,8 +80,6 @@ def read_named(text: str, argument: str) -> dict[str, Any]:
     >>> read_named("hp_probe,radius=paper,probe=0.1,clip=false", "--policy")
     {'name': 'hp_probe', 'radius': 'paper', 'probe': 0.1, 'clip': False}
     """
-    from safedial.errors import require
-
     name, *parts = (part.strip() for part in text.split(","))
     pairs = [part.partition("=") for part in parts if part]
     for option, equals, value in pairs:
@@ -196,8 +193,6 @@ def print_written(paths: Iterable[Any]) -> None:
 
 def need_pictures(path: Any) -> None:
     """Before the work starts, refuse a picture that could not be drawn at its end."""
-    from safedial.errors import import_extra
-
     if path:
         import_extra("matplotlib", "plot")
 

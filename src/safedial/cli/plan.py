@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from safedial.cli.output import Device, EngineName, Json, plain, read_named
-from safedial.cli.simulate import DOSES, read_curve, spec_options, stated_spec
+from safedial.cli.output import (
+    Device,
+    EngineName,
+    Json,
+    need_pictures,
+    plain,
+    print_json,
+    print_table,
+    print_written,
+    progress_bar,
+    read_named,
+)
+from safedial.cli.simulate import DOSES, own_world, read_curve, spec_options, stated_spec
+from safedial.errors import require
+from safedial.model.dose import Dose
+from safedial.model.guarantee import GUARANTEES
+from safedial.model.spec import CONSTANTS
 
 
 def plan(
@@ -54,14 +70,6 @@ def plan(
     A conformal spec need not state noise, S and L, but a forecast needs them. If you give them here, the forecast marks
     them as assumptions about the world. For a bracket, units are assumed to tolerate log-normal multiples of the base.
     """
-    import time
-
-    from safedial.cli.output import need_pictures, print_json, progress_bar
-    from safedial.cli.simulate import own_world
-    from safedial.errors import require
-    from safedial.model.dose import Dose
-    from safedial.model.guarantee import GUARANTEES
-    from safedial.model.spec import CONSTANTS
     from safedial.rounds.specfile import load_spec
     from safedial.stats import as_seeds
     from safedial.tools.plan_page import write_plan
@@ -108,7 +116,6 @@ def plan(
 
 
 def _print(made: Any, paths: list[Path]) -> None:
-    from safedial.cli.output import print_table, print_written
     from safedial.tools.plan_page import lines
 
     title = f"{made.policy.label}, {made.rounds} rounds, {made.seeds} studies of each scenario"

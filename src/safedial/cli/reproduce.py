@@ -1,8 +1,5 @@
-"""`safedial reproduce`: a command for each experiment, all of them, and the report.
-
-`safedial eluder`: how hard a function class is to learn, and Theorem 3's bound.
-
-`safedial battery`: download NASA's battery data, list what a data folder holds, and embed its texts.
+"""`safedial reproduce`: a command for each experiment, all of them, and the report. `safedial eluder`: how hard a
+function class is to learn, and Theorem 3's bound. `safedial battery`: download NASA's data, list and embed it.
 """
 
 from __future__ import annotations
@@ -16,8 +13,18 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from safedial.cli.output import Device, Json, plain
-from safedial.errors import InvalidInput, require
+from safedial.cli.output import (
+    Device,
+    Json,
+    plain,
+    print_json,
+    print_pairs,
+    print_table,
+    print_written,
+    progress_bar,
+    shown,
+)
+from safedial.errors import InvalidInput, is_whole, require
 
 if TYPE_CHECKING:
     from safedial.paper.experiment import Experiment, Result
@@ -75,8 +82,6 @@ def make_commands(experiments: Sequence[Experiment]) -> typer.Typer:
         out: Out = Path("results"),
         json: Json = False,
     ) -> None:
-        from safedial.cli.output import progress_bar
-        from safedial.errors import is_whole, require
 
         rule, way_out = "must be a count >= 1 here", "run one experiment to say which seeds"
         require(is_whole(seeds), "--seeds", seeds, rule, way_out)
@@ -99,7 +104,6 @@ def make_command(group: Sequence[Experiment]) -> Callable[..., None]:
     from safedial.paper.experiment import run_and_draw
 
     def command(out: Path, json: bool, **options: Any) -> None:
-        from safedial.cli.output import print_table, progress_bar
 
         result = run_and_draw(group, out, options, bar=progress_bar)
         for part in [] if json else [part for each in group for part in each.table(out)]:
@@ -141,7 +145,6 @@ _OUT_AND_JSON = [
 
 
 def _show(result: Result, json: bool) -> None:
-    from safedial.cli.output import print_json, print_written
 
     if json:
         print_json({**result.content, "files": [str(path) for path in result.files]})
@@ -180,7 +183,6 @@ def eluder(
     json: Json = False,
 ) -> None:
     """Compute the eluder dimension of a class (exact, or marked as a bound) and Theorem 3's regret bound."""
-    from safedial.cli.output import print_json, progress_bar
     from safedial.model.spec import SafetySpec
     from safedial.paper.regret import finite_case, kernel_case, linear_case, report, theorem3_curve
 
@@ -247,8 +249,6 @@ def _gram(kernel: str, dim: int, contexts: int, context_bound: float, seed: int)
 
 def _print(content: dict[str, Any], estimation_risk: float) -> None:
     """Two tables: the dimension, and Theorem 3's curve."""
-    from safedial.cli.output import print_pairs, print_table, shown
-
     hidden = ("theorem3", "sequence", "pairs", "dimension", "kind", "class")
     if content["lower_method"] == content["upper_method"]:
         hidden += ("lower_bound", "lower_method", "upper_bound", "upper_method")
@@ -294,7 +294,6 @@ def fetch(
     json: Json = False,
 ) -> None:
     """Download NASA's archive and unpack its .mat files. After an interruption, run it again to continue."""
-    from safedial.cli.output import print_json, progress_bar
     from safedial.io import late_bar
     from safedial.paper.battery_fetch import ARCHIVE, fetch_archive
 
@@ -321,7 +320,6 @@ def embed(
     json: Json = False,
 ) -> None:
     """Embed a source's texts with a language model, into a cache. After an interruption, run it again to continue."""
-    from safedial.cli.output import print_json, progress_bar
     from safedial.paper.battery_experiment import embed_source
 
     chosen = {"weights": weights, "cache": cache, "batch_size": batch_size, "limit": limit}
@@ -336,7 +334,6 @@ def embed(
 @battery.command()
 def info(data: Data = None, json: Json = False) -> None:
     """List the sources in a folder: rows of each battery and kind, time span, what to cite."""
-    from safedial.cli.output import print_json, print_table
     from safedial.paper.battery_data import summarize
 
     content = summarize(data)

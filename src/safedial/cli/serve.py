@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from safedial.cli.output import Json
+from safedial.cli.output import Json, print_json, print_table
 from safedial.cli.study_output import Storage
 
 key = typer.Typer(no_args_is_help=True)
@@ -47,7 +47,6 @@ def create(
     json: Json = False,
 ) -> None:
     """Create a key. It is shown only once; the store keeps its SHA-256."""
-    from safedial.cli.output import print_json
     from safedial.study.keys import create_key
     from safedial.study.requests import actor_name
     from safedial.study.store import Store
@@ -64,7 +63,6 @@ def create(
 @key.command("list")
 def list_(storage: Storage, json: Json = False) -> None:
     """List every key ever created, including revoked ones."""
-    from safedial.cli.output import print_json, print_table
     from safedial.study.keys import list_keys
     from safedial.study.store import Store
 
@@ -90,7 +88,6 @@ def revoke(
     json: Json = False,
 ) -> None:
     """Revoke a key. Running services refuse it within a second."""
-    from safedial.cli.output import print_json
     from safedial.study.keys import revoke_key
     from safedial.study.requests import actor_name
     from safedial.study.store import Store

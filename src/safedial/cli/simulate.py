@@ -1,22 +1,42 @@
-"""The worlds and function classes of `safedial simulate`, from their names on the command line.
+"""`safedial simulate`: one policy in one world. `safedial compare`: policies in the same rounds, with paired intervals.
 
-`safedial simulate`: one policy in one world.
-
-`safedial compare`: policies in the same rounds, with paired intervals.
+Worlds and function classes are made here from their names on the command line.
 """
 
 from __future__ import annotations
 
+import time
 from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from safedial.cli.output import Device, Draws, Dtype, EngineName, Json, SeedsText, plain, read_named, under
+from safedial.bounds.confidence import resolve_clip
+from safedial.cli.output import (
+    Device,
+    Draws,
+    Dtype,
+    EngineName,
+    Json,
+    SeedsText,
+    need_pictures,
+    plain,
+    print_json,
+    print_pairs,
+    print_table,
+    print_written,
+    progress_bar,
+    read_named,
+    under,
+)
 from safedial.errors import InvalidInput, require
+from safedial.io import output_folder, provenance, write_json, write_rows, write_text
+from safedial.model.dose import CURVES, Dose
+from safedial.model.guarantee import GUARANTEES
 from safedial.model.own_names import imported
-from safedial.model.spec import SafetySpec
+from safedial.model.spec import CONSTANTS, SafetySpec
+from safedial.policies import option_names
 from safedial.policies.classes import CLASSES, FunctionClass
 from safedial.policies.classes.features import fourier, splines
 from safedial.simulation.linear_world import LinearWorld
@@ -246,11 +266,6 @@ def simulate(
     json: Json = False,
 ) -> None:
     """Simulate a policy in a world, the paper's linear one by default, and report violations, regret and reward."""
-    from safedial.cli.output import print_json, progress_bar
-    from safedial.io import write_text
-    from safedial.model.dose import Dose
-    from safedial.model.guarantee import GUARANTEES
-    from safedial.policies import option_names
     from safedial.rounds.log_file import log_text
     from safedial.rounds.rules import named_policy
     from safedial.rounds.specfile import load_spec
@@ -309,16 +324,12 @@ def simulate(
 
 def spec_options(context: typer.Context) -> dict[str, Any]:
     """The options given on the command line that are fields of a SafetySpec, by name."""
-    from safedial.model.spec import SafetySpec
-
     given = {name: value for name, value in context.params.items() if value is not None}
     return {name: given[name] for name in SafetySpec.__dataclass_fields__ if name in given}
 
 
 def stated_spec(fields: dict[str, Any], file: Any) -> Any:
     """The spec of the file, or the default one, with the command line's options in place."""
-    from safedial.model.spec import CONSTANTS, SafetySpec
-
     risks = {"violation_risk": 0.01, "estimation_risk": 0.01}
     base: dict[str, Any] = file.spec.to_dict() if file else dict.fromkeys(CONSTANTS, 1.0) | risks
     stated = {"threshold", "costs"} & set(base | fields)
@@ -330,7 +341,6 @@ def stated_spec(fields: dict[str, Any], file: Any) -> Any:
 
 
 def _print(report: dict[str, Any], title: str, seeds: int, log: Path | None, *, heuristic: bool) -> None:
-    from safedial.cli.output import print_pairs, print_written
 
     shown = {name: value for name, value in report.items() if name != "settings"}
     shown["engine"] = " with draws from ".join(report["settings"][name] for name in ("engine", "draws"))
@@ -355,9 +365,6 @@ def _print(report: dict[str, Any], title: str, seeds: int, log: Path | None, *, 
 
 def _policy(name: str, given: dict[str, Any]) -> Any:
     """The policy with the given options. A policy that uses no radius or clip ignores those options."""
-    from inspect import signature
-
-    from safedial.bounds.confidence import resolve_clip
     from safedial.policies import POLICIES, make_policy
 
     if "radius" in given:
@@ -383,8 +390,6 @@ def _probe(text: str | None) -> str | float | None:
 
 def read_curve(text: str) -> Any:
     """`hill:0.5,2` as a dose curve."""
-    from safedial.model.dose import CURVES
-
     name, _, rest = text.partition(":")
     require(name in CURVES and name != "tabulated", "--dose", text, f"must be {DOSES}")
     try:
@@ -430,12 +435,6 @@ def compare(
 
     Example: safedial compare --policy hp_ucb --policy hp_probe --dim 5 --threshold 0.5 --rounds 2000 --seeds 20
     """
-    import time
-
-    from safedial.cli.output import need_pictures, print_json, print_written, progress_bar
-    from safedial.errors import require
-    from safedial.io import output_folder
-    from safedial.model.dose import Dose
     from safedial.rounds.specfile import load_spec
     from safedial.simulation.comparison import compare as run
     from safedial.stats import as_seeds
@@ -472,7 +471,6 @@ def compare(
 
 def _written(found: Any, folder: Path, seconds: float) -> list[Path]:
     """The table, what it was made from, and the picture."""
-    from safedial.io import provenance, write_json, write_rows
     from safedial.simulation.results import summary
 
     made = {label: summary(run)["settings"] for label, run in found.runs.items()}
@@ -487,7 +485,6 @@ def _written(found: Any, folder: Path, seconds: float) -> list[Path]:
 
 
 def _print_comparison(found: Any, where: str) -> None:
-    from safedial.cli.output import print_table
 
     lines, first = [], next(iter(found.runs))
     for row in found.table:

@@ -1,7 +1,4 @@
-"""`safedial study`: the commands that read a log: verify, export, checkpoint, backup, units, waiting.
-
-`safedial study`: ask and tell from a shell, on the same log that Python and the service use.
-"""
+"""`safedial study`: ask and tell from a shell, on the same log that Python and the service use."""
 
 from __future__ import annotations
 
@@ -14,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from safedial.cli.output import print_table, progress_bar, shown
 from safedial.cli.study_output import (
     DecisionId,
     Format,
@@ -35,6 +33,7 @@ from safedial.cli.study_output import (
     with_named_wait,
     without_outcome,
 )
+from safedial.errors import InvalidInput, require
 
 
 def verify(
@@ -51,7 +50,6 @@ def verify(
 
     Exit status 1, with the first bad seq, if they do not agree.
     """
-    from safedial.cli.output import progress_bar
     from safedial.study.manage import list_studies
     from safedial.study.verify import verify_store, verify_study
 
@@ -102,7 +100,6 @@ def checkpoint(
 
     Without a name, that of every study, which no log records.
     """
-    from safedial.errors import require
     from safedial.io import write_json
     from safedial.study.manage import checkpoint_store
 
@@ -122,7 +119,6 @@ def checkpoint(
 
 def check_target(out: Path, name: str) -> None:
     """Refuse a file that cannot be written, or that is not an earlier checkpoint of the same log."""
-    from safedial.errors import InvalidInput, require
     from safedial.study.checkpoints import load_checkpoint
 
     require(out.parent.is_dir(), "--out", str(out), "is in a folder that does not exist", "create the folder first")
@@ -159,8 +155,6 @@ def units(
     json: JsonFlag = False,
 ) -> None:
     """List the units of a study, with their own counts of excesses, or show the course of one."""
-    from safedial.cli.output import print_table, shown
-
     with opened(storage, name) as found:
         told = found.unit(unit) if unit else {"units": found.units()}
     if json or format == "json":
@@ -183,7 +177,6 @@ def units(
 
 def waiting(name: Name, storage: Storage, format: Format = "table", json: JsonFlag = False) -> None:
     """List the decisions without an outcome yet, the oldest first, with the ids that `tell` takes."""
-    from safedial.cli.output import print_table
     from safedial.study.event import moment
 
     with opened(storage, name) as found:

@@ -1,18 +1,17 @@
-"""The options that the commands of `safedial study` share, and the study that they open.
-
-Input and output of `safedial study`: contexts and fields read from text, and answers in words.
-"""
+"""What the commands of `safedial study` share: options, the study that they open, input from text, answers in words."""
 
 from __future__ import annotations
 
 import json as json_
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from safedial.cli.output import print_json, print_pairs, print_table, shown, wrapped
 from safedial.errors import InvalidInput, printable, require
 from safedial.model.guarantee import GUARANTEES
 
@@ -57,8 +56,6 @@ def opened(storage: str, name: str | None = None, *, decision_id: str | None = N
 
 def print_answer(answer: dict[str, Any], format: str, json: bool, words: str = "") -> None:
     """Print an answer as JSON, as `words` if there are any, or else as a table."""
-    from safedial.cli.output import print_json, print_pairs, print_table, shown, wrapped
-
     require(format in ("table", "json"), "--format", format, "must be table or json")
     if json or format == "json":
         print_json(answer)
@@ -195,7 +192,6 @@ def read_cost(words: list[str] | None) -> Any:
 
 def with_age(status: dict[str, Any]) -> dict[str, Any]:
     """A study's status for a person, with the ages of the oldest open outcome and of the longest delay."""
-    from datetime import UTC, datetime
 
     def aged(since: str) -> str:
         waited = (datetime.now(UTC) - datetime.fromisoformat(since)).total_seconds()

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from safedial.cli.output import Json
+from safedial.cli.output import Json, print_json, print_written, progress_bar
 
 sweep = typer.Typer(no_args_is_help=True)
 
@@ -26,7 +26,6 @@ def run(
     json: Json = False,
 ) -> None:
     """Compute every missing or damaged cell of a grid. After an interruption, run it again to continue."""
-    from safedial.cli.output import progress_bar
     from safedial.simulation.sweeps import read_grid, run_sweep, write_table
 
     plan = read_grid(grid)
@@ -65,7 +64,6 @@ def plot(
     json: Json = False,
 ) -> None:
     """Draw violations and reward against one setting, using only the written cells."""
-    from safedial.cli.output import print_json, print_written
     from safedial.simulation.sweeps import write_table
     from safedial.tools.pictures import draw_sweep
 
@@ -77,7 +75,6 @@ def plot(
 
 
 def _report(state: Any, table: str | None, json: bool) -> None:
-    from safedial.cli.output import print_json, print_written
 
     if json:
         print_json({**state._asdict(), **({"table": table} if table else {})})

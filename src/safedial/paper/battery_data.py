@@ -27,10 +27,6 @@ Step tables from parquet: the three tables cut from NASA's experiments, under th
     b         nasa_b_windows300s.parquet      300 s windows of the B-series' charges and discharges
 
 Numbers stored as float32 become float64 with exactly the same value, so that texts built from them do not change.
-
-Finds the battery data folder and the sources in it.
-
-A summary of a data folder.
 """
 
 from __future__ import annotations

@@ -1,34 +1,27 @@
-"""The rounds of the battery experiment, one source's steps with their doses, outcomes and contexts, and the truth
-fitted to them.
-
-* dose: |current|/`LARGEST_CURRENT`, so that 1 is the largest current of the experiments.
-* reward: the voltage change of the step (charging raises it); cost: its largest temperature less its first.
-* context: the vector of the text about the five steps before, centred and whitened, and three numbers.
-
-How policies perform on RW26's logged outcomes, without a fitted truth.
-
-RW26's random-walk discharges used currents drawn at random (0.5 to 5 A, high ones more often). If the random current
-happens to equal the one that a policy asks for, the step counts as that policy's, with its real outcome: rejection
-replay (Li, Chu, Langford and Wang, 2011). Steps at other currents are skipped as if they had not happened, and the
-policy learns only from the accepted ones. Accepted steps are weighted by one over their level's frequency, because a
-request for a rare level is matched less often.
-
-The result is the rate at which real temperature rises exceeded the threshold under each policy's choices, with its
-error. It cannot show what would have followed, because the battery's state at the next step comes from the logged
-current, not from the policy's; and with few accepted steps it shows little.
-
-The paper's battery experiment: current is the dose, the voltage change the reward, the temperature rise the cost.
+"""The paper's battery experiment: current is the dose, the voltage change the reward, the temperature rise the cost.
 
 As in the paper, the data are split in time, and a least-squares fit on one part gives the parameters that are then
 treated as true; the policies play on the contexts of the other part, with Gaussian noise of the residuals' scale.
 
-* dose, reward, cost and context: `battery_rounds`.
+* dose: |current|/`LARGEST_CURRENT`, so that 1 is the largest current of the experiments.
+* reward: the voltage change of the step (charging raises it); cost: its largest temperature less its first.
+* context: the vector of the text about the five steps before, centred and whitened, and three numbers.
 * truth: R ≈ dose·⟨x,θ⟩ and C ≈ dose·⟨x,μ⟩ by ridge regression; units are chosen so that |⟨x,θ⟩| and |⟨x,μ⟩|, at a full
   dose, reach 1 for one context in a hundred of the fit part. `units` states them in volts and degrees.
 * noise: κ is the root mean square of the residual over that of the dose, in the same units.
 * S is the larger norm of θ and μ.
 
 docs/battery.md says what the paper leaves open and why these choices were made.
+
+**RW26's logged outcomes**, without a fitted truth (`logged_rows`). Its random-walk discharges used currents drawn at
+random (0.5 to 5 A, high ones more often). If the random current happens to equal the one that a policy asks for, the
+step counts as that policy's, with its real outcome: rejection replay (Li, Chu, Langford and Wang, 2011). Steps at other
+currents are skipped as if they had not happened, and the policy learns only from the accepted ones. Accepted steps are
+weighted by one over their level's frequency, because a request for a rare level is matched less often.
+
+The result is the rate at which real temperature rises exceeded the threshold under each policy's choices, with its
+error. It cannot show what would have followed, because the battery's state at the next step comes from the logged
+current, not from the policy's; and with few accepted steps it shows little.
 """
 
 from __future__ import annotations
@@ -136,7 +129,9 @@ def load_rounds(
     if embedder == "numeric":
         vectors = numeric(steps, targets)
     elif embedder == "precomputed":
-        vectors, targets = precomputed(_precomputed_file(folder, source), steps, targets)
+        way_out = "use --embedder numeric, or one that runs a model: " + ", ".join(EMBEDDERS)
+        require(source in PRECOMPUTED, "embedder", embedder, f"has no vectors for source {source}", way_out)
+        vectors, targets = precomputed(folder / PRECOMPUTED[source], steps, targets)
     else:
         root = cache_folder(cache)
         opened = open_embedder(embedder, weights=weights, cache=root)
@@ -170,12 +165,6 @@ def check_choice(source: str, embedder: str) -> None:
     known = (*NO_MODEL, *EMBEDDERS)
     require(source in SOURCES, "source", source, "must be one of " + ", ".join(SOURCES))
     require(embedder in known, "embedder", embedder, "must be one of " + ", ".join(known))
-
-
-def _precomputed_file(folder: Path, source: str) -> Path:
-    way_out = "use --embedder numeric, or one that runs a model: " + ", ".join(EMBEDDERS)
-    require(source in PRECOMPUTED, "embedder", "precomputed", f"has no vectors for source {source}", way_out)
-    return folder / PRECOMPUTED[source]
 
 
 def _rounds(steps: Any, targets: Targets, vectors: Array, source: str, *, split: str, floor: float) -> Rounds:
@@ -353,7 +342,7 @@ def logged_section(folder: Path) -> list[str]:
 
 # --- The paper's battery experiment
 
-RIDGE, RISK = 4.0, 0.01
+RIDGE, RISK, POINTS = 4.0, 0.01, 100
 DRAWN = ("round", "regret", "regret_low", "regret_high", "violation_rate")
 
 SERIES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -377,7 +366,6 @@ def battery_rows(
     *,
     thresholds: list[float],
     seeds: list[int],
-    points: int = 100,
     engine: str = "blocked",
     progress: Advance | None = None,
 ) -> Iterator[dict[str, Any]]:
@@ -389,7 +377,7 @@ def battery_rows(
     spec = battery_spec(truth, thresholds)
     context = np.ascontiguousarray(rounds.context[~rounds.fit])
     means = context @ truth.reward_coef, context @ truth.cost_coef
-    marks = np.unique(np.linspace(0, len(context), points + 1).round().astype(int))[1:]
+    marks = np.unique(np.linspace(0, len(context), POINTS + 1).round().astype(int))[1:]
     best = _clairvoyant(means, spec)
     for series, (name, options) in SERIES.items():
         regrets, violations, seconds = [], [], 0.0

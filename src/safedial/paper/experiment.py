@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from safedial.io import Bar, folder_for, html_table, no_bar, provenance, write_json, write_rows
+from safedial.model.spec import SafetySpec
 from safedial.policies import Policy
 from safedial.simulation.engines import UNCOMPILED
-from safedial.simulation.run import Simulation
+from safedial.simulation.run import Simulation, simulate
+from safedial.simulation.world import World
 from safedial.stats import Seeds as AnySeeds
 
 Rows = list[dict[str, Any]]
@@ -36,11 +38,10 @@ class Engine:
         self.asked: Any = {"engine": asked, "device": device}
         self.played = set[str]()
 
-    def how(self, policy: Policy) -> dict[str, Any]:
-        """What is asked for a policy's simulation; with "auto", a policy that is never compiled goes without."""
-        return {} if self.asked["engine"] == "auto" and policy.name in UNCOMPILED else self.asked
-
-    def saw(self, run: Simulation) -> Simulation:
+    def play(self, policy: Policy, world: World, spec: SafetySpec, **options: Any) -> Simulation:
+        """Simulate as asked; with "auto", a policy that is never compiled goes without."""
+        how = {} if self.asked["engine"] == "auto" and policy.name in UNCOMPILED else self.asked
+        run = simulate(policy, world, spec, **options, **how)
         self.played.add(run.engine)
         return run
 

@@ -1,8 +1,7 @@
 """The paper's experiments. A new one is a file here and a line in `EXPERIMENTS`.
 
-One self-contained HTML page: the paper's claims point by point, our results beside them, and why they differ.
-
-It is made only from the written data and lists what is missing. Pictures are inline; the page loads nothing.
+The report is one self-contained HTML page: the paper's claims point by point, our results beside them, and why they
+differ. It is made only from the written data and lists what is missing. Pictures are inline; the page loads nothing.
 """
 
 from __future__ import annotations

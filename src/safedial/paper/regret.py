@@ -26,8 +26,7 @@ is the dimension at a coarser scale, so never larger (for linear classes about h
 
 The paper's O(√(dTρ)) leaves out Tε and 2b·min(d, T), and its statement holds with probability 1 − δ′ for radii at
 δ′/3; two events suffice, so δ′/2 does.
-
-The classes of `safedial eluder`: for each, its bounds at any ε, a radius at any T, and a bound on its values.
+The classes of `safedial eluder` each have bounds at any ε, a radius at any T, and a bound on their values.
 """
 
 from __future__ import annotations

@@ -31,7 +31,6 @@ from safedial.paper.regret import regret_bound
 from safedial.paper.table1 import table1_spec
 from safedial.policies import make_policy
 from safedial.simulation.linear_world import LinearWorld
-from safedial.simulation.run import simulate
 from safedial.stats import as_seeds, seed_interval
 from safedial.tools.pages import COLOURS, band, claim, columns, image, legend_below, new_figure, save, title
 
@@ -69,7 +68,7 @@ def synthetic_rows(
     for dim in DIMS:
         for series, (name, options) in SERIES.items():
             policy = make_policy(name, **options)
-            run = engine.saw(simulate(policy, LinearWorld(dim=dim), spec, **told, **engine.how(policy)))
+            run = engine.play(policy, LinearWorld(dim=dim), spec, **told)
             bound = regret_bound(dim, run.checkpoints, spec, radius="paper")
             best = float(run.clairvoyant_reward.mean())
             for index, checkpoint in enumerate(run.checkpoints.tolist()):

@@ -26,7 +26,6 @@ from safedial.paper.regret import regret_bound
 from safedial.paper.table1 import UNIT
 from safedial.policies import make_policy
 from safedial.simulation.linear_world import LinearWorld
-from safedial.simulation.run import Simulation, simulate
 from safedial.stats import Seeds as AnySeeds
 from safedial.stats import as_seeds, binomial_interval, seed_band, violation_interval
 from safedial.tools.pages import COLOURS, band, claim, columns, image, new_figure, save, title
@@ -55,17 +54,15 @@ def theory_spec(changes: dict[str, Any]) -> SafetySpec:
 
 
 def guarantee_rows(
-    how: dict[str, Any], engine: Engine, *, seeds: list[int], rounds: int, progress: Advance | None = None
+    engine: Engine, *, seeds: list[int], rounds: int, progress: Advance | None = None
 ) -> Iterator[dict[str, Any]]:
     """A row for each guarantee and policy."""
     for guarantee, over in GUARANTEED_OVER:
         for label, name, options, changes in SERIES:
-            spec, told = (
-                theory_spec({"guarantee": guarantee, **changes}),
-                {"rounds": rounds, "seeds": seeds, "points": 1},
-            )
-            made = simulate(make_policy(name, **options), LinearWorld(dim=DIM), spec, **told, progress=progress, **how)
-            run, counts = engine.saw(made), made.violations[0]
+            spec = theory_spec({"guarantee": guarantee, **changes})
+            told: Any = {"rounds": rounds, "seeds": seeds, "points": 1, "progress": progress}
+            run = engine.play(make_policy(name, **options), LinearWorld(dim=DIM), spec, **told)
+            counts = run.violations[0]
             if over == ALL:
                 hits = int((counts > 0).sum())
                 found, ends = hits / len(seeds), binomial_interval(hits, len(seeds))
@@ -87,7 +84,7 @@ def guarantee_rows(
 
 
 def regret_rows(
-    how: dict[str, Any], engine: Engine, *, seeds: int, horizon: int, progress: Advance | None = None
+    engine: Engine, *, seeds: int, horizon: int, progress: Advance | None = None
 ) -> Iterator[dict[str, Any]]:
     """Regret at rounds that are spread over all powers of ten, from runs of different lengths of the same seeds."""
     spec = theory_spec({"threshold": 0.5})
@@ -96,7 +93,7 @@ def regret_rows(
         done, policy = 0, make_policy(name, **options)
         for length in lengths:
             told: Any = {"rounds": length, "seeds": seeds, "points": min(POINTS, length), "progress": progress}
-            run: Simulation = engine.saw(simulate(policy, LinearWorld(dim=REGRET_DIM), spec, **told, **how))
+            run = engine.play(policy, LinearWorld(dim=REGRET_DIM), spec, **told)
             bound = regret_bound(REGRET_DIM, run.checkpoints, spec, radius="paper")
             mean, half = seed_band(run.regret_curve[:, 0])
             for place in np.flatnonzero(run.checkpoints > done):
@@ -127,22 +124,15 @@ def run(
     """Check the guarantees and Theorem 2 with many seeds: violations in a round and in all rounds, regret up to a horizon."""
     chosen, which = Engine(engine), as_seeds(seeds)
     require(device in REGRET_SEEDS, "device", device, "must be 'cpu' or 'gpu'")
-    how: dict[str, Any] = {"engine": engine}
     if device != "cpu":
-        how |= {"device": device, "draws": "counter"}
+        chosen.asked |= {"device": device, "draws": "counter"}
     lengths = sum(horizon // 10**power for power in (4, 2, 0) if horizon // 10**power >= 10)
     with bar(f"Theory, {len(which)} seeds", 2 * len(SERIES) * rounds + len(REGRET) * lengths) as advance:
-        rates = list(guarantee_rows(how, chosen, seeds=which, rounds=rounds, progress=advance))
-        curves = list(regret_rows(how, chosen, seeds=REGRET_SEEDS[device], horizon=horizon, progress=advance))
+        rates = list(guarantee_rows(chosen, seeds=which, rounds=rounds, progress=advance))
+        curves = list(regret_rows(chosen, seeds=REGRET_SEEDS[device], horizon=horizon, progress=advance))
     counted = which == list(range(len(which)))
-    settings = {
-        "dim": DIM,
-        "seeds": len(which) if counted else which,
-        "rounds": rounds,
-        "horizon": horizon,
-        "device": device,
-    }
-    settings |= theory_spec({}).to_dict() | chosen.settings
+    settings = {"dim": DIM, "seeds": len(which) if counted else which, "rounds": rounds, "horizon": horizon}
+    settings |= {"device": device, **theory_spec({}).to_dict(), **chosen.settings}
     return Found({"theory": rates, "theory_regret": curves}, settings, {"rows": rates})
 
 

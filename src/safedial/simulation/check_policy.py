@@ -4,10 +4,7 @@ Claims in `CLAIMS` take the policy and its factory; those in `SPEC_CLAIMS` take 
 turn. Policies with the linear learner are tested on random predictions; policies with their own learner are tested in a
 simulation. A claim that does not apply to a policy raises `NotApplicable` with the reason. Only a policy that calls
 itself "certified" or "conformal" must keep a guarantee.
-
-`check_policy`: one list of claims that every policy must meet, including your own.
-
-The project's own policies are tested with the same list (`simulation.check_policy`).
+The project's own policies are tested with the same list.
 """
 
 from __future__ import annotations
@@ -190,7 +187,11 @@ def without_data_no_dose_exceeds_what_the_norms_allow(policy: Policy, spec: Safe
 
     drawn = _drawn(policy, 200)
     if drawn is None:
-        _watch(policy, spec, lambda seen: check(seen.choice.intensity, _norm(seen)), world=world, rounds=1)
+
+        def look(seen: Round) -> None:
+            check(seen.choice.intensity, np.sqrt(np.vecdot(seen.context, seen.context)))
+
+        _watch(policy, spec, look, world=world, rounds=1)
         return
     seen, coin = drawn
     nothing = 0.0 * seen.norm
@@ -291,10 +292,6 @@ def _world(spec: SafetySpec, *, baseline_cost: float = 0.0) -> LinearWorld:
     return LinearWorld(dim=2, noise=noise, baseline_cost=baseline_cost)
 
 
-def _norm(seen: Round) -> Any:
-    return np.sqrt(np.vecdot(seen.context, seen.context))
-
-
 def _drawn(policy: Policy, number: int) -> tuple[Prediction, Any] | None:
     """Random predictions and coins, or None for a policy that decides from something else than a linear prediction."""
     return predictions(number) if policy.is_linear else None
@@ -350,13 +347,9 @@ class Report(NamedTuple):
         for claim, why in self.not_applicable.items():
             words, bracket, spec = claim.partition(" (")
             found.setdefault((words, why), []).extend([spec.rstrip(")")] if bracket else [])
-        return [f"  not applicable: {words}{_in_brackets(specs)}: {why}" for (words, why), specs in found.items()]
-
-
-def _in_brackets(specs: list[str]) -> str:
-    if not specs:
-        return ""
-    return " (every spec)" if len(specs) == len(SPECS) else f" ({', '.join(specs)})"
+        named = {key: "every spec" if len(specs) == len(SPECS) else ", ".join(specs) for key, specs in found.items()}
+        shown = {key: f" ({specs})" if specs else "" for key, specs in named.items()}
+        return [f"  not applicable: {words}{specs}: {why}" for (words, why), specs in shown.items()]
 
 
 def check_policy(factory: Callable[..., Policy], *, quiet: bool = False) -> Report:
@@ -395,6 +388,3 @@ def _checks(policy: Policy, factory: Callable[..., Policy]) -> Iterator[tuple[st
     for claim in SPEC_CLAIMS:
         for name, changes in SPECS.items():
             yield f"{claim.__name__.replace('_', ' ')} ({name})", partial(claim, policy, plain_spec(**changes))
-
-
-__all__ = ["Report", "check_policy"]

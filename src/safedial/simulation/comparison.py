@@ -85,19 +85,16 @@ class Comparison:
         """The rows of the table with every setting, as `Simulation.to_frame` has them; `policy_name` is the policy's,
         `policy` its label here.
         """
-        return [self._with_settings(row, numbers) for row, numbers in zip(self._places(), self.table, strict=True)]
+        found, places = [], [(run, row) for run in self.runs.values() for row in range(len(run.violations))]
+        for (run, row), numbers in zip(places, self.table, strict=True):
+            told = settings(run, row)
+            named = {"policy": numbers["policy"], "policy_name": told.pop("policy")}
+            found.append(named | told | {"seeds": len(run.seeds)} | numbers | {"level": self.level})
+        return found
 
     def to_frame(self) -> DataFrame:
         """The rows in pandas."""
         return data_frame(self.rows)
-
-    def _places(self) -> list[tuple[Simulation, int]]:
-        return [(run, row) for run in self.runs.values() for row in range(len(run.violations))]
-
-    def _with_settings(self, place: tuple[Simulation, int], numbers: dict[str, Any]) -> dict[str, Any]:
-        told = settings(*place)
-        named = {"policy": numbers["policy"], "policy_name": told.pop("policy")}
-        return named | told | {"seeds": len(place[0].seeds)} | numbers | {"level": self.level}
 
     def _repr_html_(self) -> str:
         rounds, seeds = self.reference.rounds, len(self.reference.seeds)

@@ -33,7 +33,9 @@ def start_batch(engine: str, setting: Setting, *, device: str | None, draws: str
     fits = draws == "numpy" or largest < 2**64
     require(fits, "seeds", largest, "must be below 2**64 with draws 'counter'", "use smaller ones, or draws 'numpy'")
     plain = (device, draws, dtype) == (None, "numpy", "float64")
-    if engine == "numpy" or (engine == "auto" and plain and not _pays(setting)):
+    size = len(setting.seeds) * check_grids(setting.spec, several=True)
+    slow = engine == "auto" and pays(setting.policy, setting.world.dim, setting.rounds, size)
+    if engine == "numpy" or (engine == "auto" and plain and not slow):
         return Batch(setting)
     from safedial.simulation.jax_engine import JaxBatch
 
@@ -58,11 +60,6 @@ def check_device(chosen: Mapping[str, Any]) -> None:
     """Refuse an engine or a device that this machine does not have."""
     if chosen["engine"] == "jax" or (chosen["engine"] == "auto" and chosen["device"] is not None):
         import_extra("safedial.simulation.jax_device", "jax").device_named(chosen["device"])
-
-
-def _pays(setting: Setting) -> bool:
-    size = len(setting.seeds) * check_grids(setting.spec, several=True)
-    return pays(setting.policy, setting.world.dim, setting.rounds, size)
 
 
 def pays(policy: Policy, dim: int, rounds: int, size: int) -> bool:

@@ -48,7 +48,7 @@ class SafeDialEnv(gymnasium.Env[Array, Array]):
     def __init__(
         self, world: World, spec: SafetySpec, *, rounds: int = 1000, dose: DoseCurve | Dose | None = None
     ) -> None:
-        require(isinstance(world, World), "world", world, "must be a world of safedial.simulation.worlds, or your own")
+        require(isinstance(world, World), "world", world, "must be a world of safedial.simulation, or your own")
         require(isinstance(spec, SafetySpec), "spec", spec, "must be a SafetySpec")
         require(isinstance(rounds, int) and rounds >= 1, "rounds", rounds, "must be a whole number >= 1")
         require(not world.adversarial, "contexts", world.contexts, "must be 'iid': an adversary must see a learner")

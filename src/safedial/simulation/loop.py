@@ -1,8 +1,7 @@
 """The loop over the rounds of a simulation: decide, learn, score. Every other axis is an array axis.
 
 Arrays are (rows, seeds), with a row for each spec; if doses cannot influence what is learned, rows share one estimate.
-
-Ctrl-C during `simulate`: the rounds end with their chunk, and the results so far are returned.
+On Ctrl-C during `simulate` the rounds end with their chunk, and the results so far are returned.
 """
 
 from __future__ import annotations

@@ -97,7 +97,9 @@ def check_rounds(
     require(not spec.learns_noise, "margin", spec.margin, "is not for replays", way_out)
     require(spec.noise_scale is None, "noise_scale", spec.noise_scale, "is not for replays", way_out)
     require(radius != "self-normalised", "radius", radius, "is not for replays", way_out)
-    seen = np.ones(count, dtype=bool) if informative is None else _mask(informative, count)
+    seen = np.ones(count, dtype=bool) if informative is None else _array("informative", informative)
+    require(seen.dtype == bool, "informative.dtype", str(seen.dtype), "must be bool")
+    require(seen.shape == (count,), "informative.shape", seen.shape, f"must be one value per round, ({count},)")
     specs = split_rows(spec)
     has_sensor = spec.reward_sensor_noise > 0 or spec.cost_sensor_noise > 0
     for name, given in (("reward_sensor", reward_sensor), ("cost_sensor", cost_sensor)):
@@ -162,13 +164,6 @@ def _contexts(contexts: Any) -> Any:
     require(floating, "contexts.dtype", name, "must be floating", "use .astype('float64')")
     require(len(shape) == 2 and min(shape) >= 1, "contexts.shape", shape, "must be (rounds, dim), each at least 1")
     return contexts
-
-
-def _mask(informative: Any, count: int) -> NDArray[np.bool_]:
-    mask = _array("informative", informative)
-    require(mask.dtype == bool, "informative.dtype", str(mask.dtype), "must be bool")
-    require(mask.shape == (count,), "informative.shape", mask.shape, f"must be one value per round, ({count},)")
-    return mask
 
 
 def _per_round(name: str, values: Any, count: int, seen: Any = True) -> NDArray[np.float64]:

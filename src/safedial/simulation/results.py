@@ -1,10 +1,5 @@
-"""Whether a policy's guarantee is proved for a world.
-
-A simulation in a few plain numbers.
-
-The log of a simulated run.
-
-Simulations as tidy tables: one row for each observation, with every setting under a plain name.
+"""What a simulation shows: whether the policy's guarantee is proved for its world, a summary in plain numbers, the log
+of a run, and tidy tables, one row for each observation, with every setting under a plain name.
 """
 
 from __future__ import annotations
@@ -131,7 +126,10 @@ def _start_holds(start_dose: float | None, world: Known, spec: SafetySpec, true:
 def _realizable(class_: FunctionClass | None, world: Known, spec: SafetySpec) -> bool:
     """Whether the world's mean cost lies in the class by construction: same kernel, same list, same odds."""
     if world.binary_cost or (class_ is not None and class_.binary):
-        return world.binary_cost and class_ is not None and class_.binary and _same_odds(class_, world, spec)
+        if not (isinstance(world, NonlinearWorld) and world.binary_cost and class_ is not None and class_.binary):
+            return False
+        wide = bool(np.all(class_.options["norm"] >= np.asarray(spec.coefficient_bound)))  # the norm of μ*
+        return class_.options["odds"] == world.odds and wide
     if class_ is None or world.mean == "linear":
         return world.mean == "linear" and (class_ is None or _holds_linear(class_, spec))
     if isinstance(world, NonlinearWorld) and world.kind == class_.name == "kernel":
@@ -150,12 +148,6 @@ def _holds_linear(class_: FunctionClass, spec: SafetySpec) -> bool:
     same = same or (class_.name == "kernel" and options["kernel"] == "polynomial:1,0" and options["norm"] >= size)
     bound = options.get("bound")
     return same and (bound is None or bound >= size * spec.context_bound)
-
-
-def _same_odds(class_: FunctionClass, world: Any, spec: SafetySpec) -> bool:
-    """Whether a logistic world's log-odds are in the class: its odds, and the spec's S, to which μ* is drawn."""
-    wide = bool(np.all(class_.options["norm"] >= np.asarray(spec.coefficient_bound)))
-    return class_.options["odds"] == world.odds and wide
 
 
 def margin_holds(spec: SafetySpec, world: World) -> bool:

@@ -1,8 +1,7 @@
-"""Checks of what a policy or a world of the user's own gives: types and shapes, in the first round or once a chunk.
+"""One round of a simulation as pure functions of arrays, of any array library: decide, learn, score.
 
-One round of a simulation as pure functions of arrays, of any array library: decide, learn, score.
-
-The loops are elsewhere: `simulation.loop` in NumPy, `simulation.jax_engine` as a compiled scan.
+The loops are elsewhere: `simulation.loop` in NumPy, `simulation.jax_engine` as a compiled scan. What a policy or a
+world of the user's own gives is checked for types and shapes, in the first round or once a chunk.
 """
 
 from __future__ import annotations

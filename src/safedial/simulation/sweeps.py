@@ -319,7 +319,9 @@ def run_sweep(
     alone = any(cell.get("device") == "gpu" for cell in wanted[:1])  # whose memory the first process takes
     workers = jobs or (1 if alone else os.cpu_count() or 1)
     with _runner(*((backend, address, workers) if wanted else ("loky", None, 1))) as run:
-        _check_worker(run, wanted[:1])
+        for _, _, error in run(engine_of, [cell for cell in wanted[:1] if "engine" in cell]):
+            if error:  # no worker has the engine that the first cell, and so every one, asks for
+                raise InvalidInput(error.partition(": ")[2] or error)
         output_folder(folder / "cells")
         write_text(folder / "grid.toml", grid.text)
         if progress:
@@ -361,13 +363,6 @@ def engine_of(cell: dict[str, Any]) -> dict[str, Any]:
     """Whether this worker has the engine and the device of a cell: an error if not."""
     check_device({name: cell.get(name, usual) for name, usual in USUAL.items()})
     return {}
-
-
-def _check_worker(run: Callable[..., Iterable[Outcome]], first: list[dict[str, Any]]) -> None:
-    """Before anything is written: a worker has the engine that the first cell, and so every one, asks for."""
-    for _, _, error in run(engine_of, [cell for cell in first if "engine" in cell]):
-        if error:
-            raise InvalidInput(error.partition(": ")[2] or error)
 
 
 def _until_done(run: Run, wanted: list[dict[str, Any]], folder: Path) -> Iterator[Outcome]:

@@ -8,9 +8,9 @@ from typing import Any
 from safedial.errors import InvalidInput, require
 from safedial.model.own_names import made_by
 from safedial.simulation.dose_response import DoseResponseWorld
-from safedial.simulation.linear_world import DataWorld, LinearWorld
+from safedial.simulation.linear_world import LinearWorld
 from safedial.simulation.nonlinear_worlds import NonlinearWorld
-from safedial.simulation.world import Exposure, Outcome, World
+from safedial.simulation.world import World
 
 
 def world_from_dict(fields: Mapping[str, Any]) -> World:
@@ -34,18 +34,5 @@ def as_world(given: World | str | Mapping[str, Any]) -> World:
     """A world, given itself, by its fields, or your own by its name, "module:factory"."""
     if isinstance(given, (str, Mapping)):
         return world_from_dict({"name": given} if isinstance(given, str) else given)
-    require(isinstance(given, World), "world", given, "must be a world of safedial.simulation.worlds, or your own")
+    require(isinstance(given, World), "world", given, "must be a world of safedial.simulation, or your own")
     return given
-
-
-__all__ = [
-    "DataWorld",
-    "DoseResponseWorld",
-    "Exposure",
-    "LinearWorld",
-    "NonlinearWorld",
-    "Outcome",
-    "World",
-    "as_world",
-    "world_from_dict",
-]

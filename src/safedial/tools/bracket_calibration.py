@@ -1,12 +1,11 @@
-"""Ranges of plausible raw values, from a log: a value outside them is more likely a typing error or another unit.
-
-A growth bracket and a start for HP-Shield, from pilot data: contexts, settings and costs.
+"""A growth bracket and a start for HP-Shield, from pilot data: contexts, settings and costs.
 
     log ─► relative or additive? ─► slopes given the context (tools/findings.py), widened ─► low, high, floor, start
 
 The slope is an average; a bracket is a statement about nearly every unit. So both ends are widened: by the slope's 95 %
 interval, by twice the spread of the units' own slopes where it can be seen, and by `caution`. The result is a proposal
-for a person to judge.
+for a person to judge. It has ranges of plausible raw values too: one outside them is more likely a typing error or
+another unit.
 """
 
 from __future__ import annotations

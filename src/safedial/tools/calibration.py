@@ -1,6 +1,4 @@
-"""The result of a calibration, in numbers and in words.
-
-The constants that a guarantee needs, from pilot or published dose–response data.
+"""The constants that a guarantee needs, from pilot or published dose–response data.
 
     log ─► confounded? ─► families ─► fit, cross-validation, bootstrap ─► g with its uncertainty
                └─► powers, adjusted for the context ───────────────────────┘
@@ -9,9 +7,8 @@ The constants that a guarantee needs, from pilot or published dose–response da
 The result is a proposal for a person to judge. It is in-sample: use it for future rounds, never to certify the log it
 was made from.
 
-Includes the uncertainty of a dose curve in the bound.
-
-Let the true curve be h with |h/g − 1| ≤ ρ at every dose that is used. A normalised cost is then y = r(c + ξ), r = h/g:
+**The uncertainty of a dose curve in the bound** (`fold_curve_error`). Let the true curve be h with |h/g − 1| ≤ ρ at
+every dose that is used. A normalised cost is then y = r(c + ξ), r = h/g:
 
 * its noise rξ is (1 + ρ)κ-sub-Gaussian, and its mean is off by at most ρSL, so by XΣ⁻¹Xᵀ ⪯ I the estimate is off by at
   most ρSL√N in the norm of the radius: ‖μ̂ − μ*‖_Σ ≤ β + ρSL√N after N rounds, with β for the constant (1 + ρ)κ;
@@ -163,11 +160,8 @@ class Calibration:
         how = f"the simplest within one standard error of the best in {FOLDS}-fold cross-validation; "
         how = "as stated; " if self.stated else how
         how = f"{self._adjusted(name)}; " if name in self.allowed else how
-        return f"curve {self._shape(chosen)}, {how}{_uncertainty(chosen)}.{edge}"
-
-    def _shape(self, chosen: Chosen) -> str:
-        shown = _rounded(chosen.fit.curve).words
-        return chosen.fit.family + shown.removeprefix(chosen.fit.curve.name)
+        shape = chosen.fit.family + _rounded(chosen.fit.curve).words.removeprefix(chosen.fit.curve.name)
+        return f"curve {shape}, {how}{_uncertainty(chosen)}.{edge}"
 
     def _adjusted(self, name: str) -> str:
         low, high = self.allowed[name].range
@@ -364,10 +358,7 @@ def _check(log: Log, curve: str, noise: str, caution: float, resamples: int) -> 
     require(is_whole(resamples, 2), "resamples", resamples, "must be a whole number >= 2")
 
 
-__all__ = ["Calibration", "calibrate", "confounded_doses", "fits"]
-
-
-# --- Includes the uncertainty of a dose curve in the bound
+# --- The uncertainty of a dose curve in the bound
 
 RADII = ("mixture", "paper")
 """The radii that the proof covers."""

@@ -1,15 +1,9 @@
-"""The five questions: what a user can vouch for.
+"""What a user vouches for, the policies to choose from, and what each would earn in the user's plan.
 
-An answer vouches for assumptions, by name. What is not answered is not vouched for.
-
-One user's situation: what is vouched for, the plan, and the numbers of the simulated world.
-
-The policies to choose from: what each needs, guarantees and is, in one user's situation.
-
-One line for each in `CANDIDATES`. A policy is offered if the user vouches for what it needs and it takes the user's
-kind of cost; where not, `refusal` says why. All are compared at the same risk in a round.
-
-What each policy would earn: simulations of the user's plan, all policies on the same rounds.
+An answer to one of five questions vouches for assumptions, by name. What is not answered is not vouched for. A policy
+has a line in `CANDIDATES`; it is offered if the user vouches for what it needs and it takes the user's kind of cost;
+where not, `refusal` says why. All are compared at the same risk in a round, in simulations of the plan on the same
+rounds.
 
 The world is the user's: dimension, rounds, risk, noise, S and L as stated or assumed; contexts drift where rounds are
 not exchangeable, and means bend where they are not linear. With a bracket it is a world of doses and tolerances, as in
@@ -356,10 +350,6 @@ def _start(user: Situation) -> dict[str, Any]:
     return {"start_dose": user.start}
 
 
-def _bracket(user: Situation) -> dict[str, Any]:
-    return {"base": user.base, "growth": user.growth, "start_scale": user.start}
-
-
 CANDIDATES = (
     Candidate("hp_ucb", EXACT, GIVEN, _certified),
     Candidate("hp_probe", EXACT, GIVEN, _certified, costs=("measured", "several")),
@@ -395,7 +385,7 @@ CANDIDATES = (
         ("growth", "exchangeable", "start"),
         MARGINAL + ", plus the share of units that break the bracket or do not tolerate the start",
         lambda user: {"guarantee": "bracket", "violation_risk": user.risk},
-        _bracket,
+        lambda user: {"base": user.base, "growth": user.growth, "start_scale": user.start},
         costs=("measured", "zero-one", "several"),
     ),
     Candidate(

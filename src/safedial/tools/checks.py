@@ -7,12 +7,12 @@ however often you look. `check_log` raises a flag at `len(CHECKS)`/(0.9·level).
 false flag in the whole life of a study is at most `level`, however the checks depend on each other; a tenth of the
 level covers the confidence set that `tails` and `influence` use. Checks of the reward are a separate family.
 
-A conformal spec states no constants, and its guarantee assumes exchangeable rounds. Its checks are in
-conformal_checks.py; three of them are bets (3/level each). A bracket guarantee needs less still (bracket_checks.py).
-HP-Student needs Gaussian noise of one size; five bets check it (student_checks.py).
+A conformal spec states no constants, and its guarantee assumes exchangeable rounds; three of its checks are bets
+(3/level each). A bracket guarantee needs less still. HP-Student needs Gaussian noise of one size; five bets check it.
+All three are in marginal_checks.py.
 
 Online, call `check_log` on the rounds so far with the study's planned `horizon`, as often as you like. To add one round
-at a time, use the moments in evidence.py.
+at a time, use the moments in findings.py.
 """
 
 from __future__ import annotations
@@ -130,17 +130,3 @@ def check_log(
 def _check_level(level: Any) -> None:
     sound = isinstance(level, (int, float)) and 0.0 < level < 1.0
     require(sound, "level", level, "must lie strictly between 0 and 1", "0.05 is one false flag in twenty logs")
-
-
-__all__ = [
-    "CHECKS",
-    "LEVEL",
-    "BracketRounds",
-    "ConformalRounds",
-    "Finding",
-    "Rounds",
-    "StudentRounds",
-    "check_log",
-    "needed_evidence",
-    "read_rounds",
-]

@@ -1,9 +1,4 @@
-"""The picture of a log's checks: evidence over time, residuals, and where they differ from the spec.
-
-The picture of a watched log: evidence over time, and violations beside what is allowed.
-
-`safedial check --out`: one page about one log.
-"""
+"""The pictures of a log's checks and of its watch, and `safedial check --out`: one page about one log."""
 
 from __future__ import annotations
 
@@ -18,7 +13,7 @@ from safedial.bounds.margin import margin_assumptions
 from safedial.io import html_table, write_text
 from safedial.model.guarantee import GUARANTEES
 from safedial.tools.findings import Finding, Rounds, flag_at, shown
-from safedial.tools.log_watch import ExchangeabilityWatch, Watch
+from safedial.tools.log_watch import Watch
 from safedial.tools.marginal_rounds import BracketRounds, ConformalRounds, StudentRounds
 from safedial.tools.pages import COLOURS, document, inline, legend_below, new_figure, png, save, title
 from safedial.version import __version__
@@ -155,9 +150,8 @@ def _regions(panel: Any, found: Finding, rounds: Rounds) -> None:
 LARGEST = 1e12
 
 
-def draw_monitor(watch: Watch | ExchangeabilityWatch, path: Path) -> Path:
+def draw_monitor(watch: Watch, path: Path) -> Path:
     """Two panels of one log, as PNG."""
-    marginal = isinstance(watch, ExchangeabilityWatch)
     figure, (above, below) = new_figure(columns=2, height=2.5)
     start = watch.counted[0] - 1.0
     rounds = np.concatenate([[start], watch.rounds])
@@ -169,18 +163,12 @@ def draw_monitor(watch: Watch | ExchangeabilityWatch, path: Path) -> Path:
     above.set_yscale("log")
     low, high = above.get_ylim()
     above.set_ylim(min(low, 0.3), max(high, 8.0 / watch.level))
-    title(
-        above,
-        f"evidence that {watch.against}"
-        if isinstance(watch, ExchangeabilityWatch)
-        else "evidence that the guarantee is broken",
-    )
+    title(above, f"evidence that {watch.against}")
     rounds = np.concatenate([[start], watch.counted])
     broken, allowed = (np.cumsum(np.concatenate([[0.0], each])) for each in (watch.violated, watch.allowed))
     below.step(rounds, broken, where="post", color=COLOURS["on_expectation"])
     below.plot(rounds, allowed, color="grey", linestyle="--", linewidth=1)
-    word = "guaranteed on average " if marginal else "allowed "
-    below.text(rounds[-1], allowed[-1], word, fontsize=7, color="0.3", ha="right", va="bottom")
+    below.text(rounds[-1], allowed[-1], f"{watch.allowance} ", fontsize=7, color="0.3", ha="right", va="bottom")
     title(below, "costs above the threshold, in all")
     for panel in (above, below):
         panel.set_xlabel("round")

@@ -1,12 +1,8 @@
-"""What a pilot says: numbers for the forecast, and what it contradicts.
-
-A pilot can contradict an assumption, never vouch for it.
-
-The result of `choose`: policies that may be used, ranked, and those that may not, with the reason.
-
-Choosing a policy: from what a user can vouch for, a ranked list with what each guarantees, rests on and would earn.
+"""Choosing a policy: from what a user can vouch for, a ranked list with what each guarantees, rests on and would earn.
 
 answers, plan, pilot ─► Situation ─► CANDIDATES: offered, or refused with the reason ─► simulations ─► Ranking
+
+A pilot gives numbers for the forecast. It can contradict an assumption, never vouch for it.
 """
 
 from __future__ import annotations
@@ -363,12 +359,12 @@ def choose(
     claimed, evidence = vouched(answers), Evidence()
     if pilot is not None:
         evidence = read_pilot(pilot, threshold=threshold, risk=risk, dose=dose)
-    silent = {name for name in QUESTIONS if given[name] is None} if pilot is not None else set()
+    taken = {name: answers[name] for name in QUESTIONS if given[name] is None} if pilot is not None else {}
     user = Situation(
         answers=answers,
         vouched=tuple(name for name in claimed if name not in evidence.against),
         against={name: why for name, why in evidence.against.items() if name in claimed},
-        supported=vouched({name: answers[name] if name in silent else _first(name) for name in QUESTIONS}),
+        supported=vouched(read_answers(taken)),
         threshold=threshold,
         risk=risk,
         rounds=rounds,
@@ -390,21 +386,17 @@ def rank(user: Situation, *, seeds: Seeds = 50, progress: Callable[[str, float],
     reasons = [(candidate, refusal(candidate, user)) for candidate in CANDIDATES]
     possible = [made(candidate, user) for candidate, why in reasons if not why]
     offers, known = [], None
+    total = user.rounds * len(possible)
     for each in possible:
         found, played = None, scene(each.policy, each.spec, user)
         if played is not None:
             # All of a user's policies play in one world.
             known = best(played, user, seeds=which) if known is None else known
-            tell = progress and _telling(progress, each.name, user.rounds * len(possible))
+            tell = progress and (lambda step, name=each.name: progress(name, step / total))
             found = forecast(played, known, user, seeds=which, progress=tell)
         offers.append(offered(each, user, found))
     offers.sort(key=lambda each: -each.forecast.share if each.forecast else 1.0)
-    return Ranking(
-        offers=tuple(offers),
-        refused=_refused(reasons),
-        user=user,
-        seeds=len(which),
-    )
+    return Ranking(offers=tuple(offers), refused=_refused(reasons), user=user, seeds=len(which))
 
 
 def _refused(reasons: Sequence[tuple[Candidate, str]]) -> dict[str, str]:
@@ -414,14 +406,3 @@ def _refused(reasons: Sequence[tuple[Candidate, str]]) -> dict[str, str]:
     named = dict.fromkeys(candidate.policy for candidate, _ in reasons if candidate.policy not in used)
     unproved = (name for name in POLICIES if not GUARANTEES[as_policy(name).guarantee].proved)
     return {name: found[name] for name in named} | dict.fromkeys(unproved, UNPROVED)
-
-
-def _telling(progress: Callable[[str, float], None], name: str, total: int) -> Callable[[int], None]:
-    return lambda step: progress(name, step / total)
-
-
-def _first(name: str) -> str:
-    return next(iter(QUESTIONS[name].answers))
-
-
-__all__ = ["ASSUMPTIONS", "CANDIDATES", "QUESTIONS", "Offer", "Ranking", "Situation", "choose", "rank"]

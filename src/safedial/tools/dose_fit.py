@@ -16,8 +16,8 @@ Chooses the family of a curve by cross-validation, and its uncertainty by the bo
 
 Which curves the data allow if the context guided the doses.
 
-`fit.py` assumes a mean that is linear in the context and noise proportional to the dose. If doses are random, errors in
-either hardly affect the curve; if the context guides them, both bend it. Here neither assumption is needed:
+`fit_curve` assumes a mean that is linear in the context and noise proportional to the dose. If doses are random, errors
+in either hardly affect the curve; if the context guides them, both bend it. Here neither assumption is needed:
 
     y = g(α)^s·c(x) + noise       c(x) any combination of the context, its squares and products, and the square and the
                                   cube of p(x), the prediction of ln g(α) from these

@@ -1,9 +1,4 @@
-"""When an evaluation must not be believed, with the number of rounds that each doubt concerns.
-
-What an evaluation found: figures for each policy, the rounds that would have exceeded, and what to doubt.
-
-What policies would have done on a log: `evaluate`.
-"""
+"""What policies would have done on a log: `evaluate`, its figures, and when they must not be believed."""
 
 from __future__ import annotations
 
@@ -217,7 +212,7 @@ class PolicyResult:
         low, high = rate_interval(over)[0], rate_interval(may)[1]
         reward = scores.reward[np.isfinite(scores.reward)]
         whole = self.outcomes.exact and reward.size
-        ends = _mean_interval(reward) if whole else (None, None)
+        ends = seed_interval(_blocks(reward)[0]) if whole else (None, None)
         return {
             "policy": self.name,
             "risk": None if self.name == "as logged" else self.risk,
@@ -265,7 +260,7 @@ class Evaluation:
             for index in np.flatnonzero(chosen if exceeding else np.ones(len(rounds), dtype=bool)):
                 found.append({
                     "policy": each.name,
-                    "round": _whole(rounds.number[index]),
+                    "round": int(number) if (number := float(rounds.number[index])).is_integer() else number,
                     **{name: labels[index] for name, labels in rounds.labels.items()},
                     "exceeds": _word(each, index),
                     **_costs(each, index),
@@ -387,10 +382,6 @@ def rate_interval(over: Any) -> tuple[float, float]:
     return violation_interval(shares * length, length)
 
 
-def _mean_interval(values: Array) -> tuple[float, float]:
-    return seed_interval(_blocks(values)[0])
-
-
 def _blocks(values: Array) -> tuple[Array, float]:
     """The means of blocks, and their mean length."""
     count = int(np.clip(len(values) // LEAST_BLOCK, 1, BLOCKS))
@@ -415,10 +406,6 @@ def _costs(each: PolicyResult, index: Any) -> dict[str, Any]:
 
 def _number(value: Any) -> float | None:
     return float(value) if np.isfinite(value) else None
-
-
-def _whole(value: float) -> int | float:
-    return int(value) if float(value).is_integer() else float(value)
 
 
 # --- What policies would have done on a log: `evaluate`
@@ -500,7 +487,8 @@ def evaluate(
         results.append(PolicyResult.of(_label(rules, made), rules, outcomes, played))
     first = Outcomes(made[0], rounds)
     logged = PolicyResult.of("as logged", made[0], first, Played(first.logged, "log"))
-    return Evaluation(rounds=rounds, logged=logged, policies=results, source=_source(log))
+    source = Path(log).name if isinstance(log, (str, Path)) else getattr(log, "name", "log")
+    return Evaluation(rounds=rounds, logged=logged, policies=results, source=source)
 
 
 def _as_file(spec: Any) -> SpecFile | None:
@@ -548,7 +536,9 @@ def _rules(given: Any, file: SpecFile | None, rounds: Rounds, parts: dict[str, A
         ran = live.policy.name if live is not None and file is None else None
         if named is not policy and (ran is not None or rounds.exported):
             held = _left_open(held, dim, ran)
-        return make_rules(dim=dim, spec=held, policy=named, **parts, **_started(policy, actions))
+        if not {"start_dose", "start_scale"} & set(policy.options):  # such a policy takes no start
+            actions = {**actions, "start_action": None}
+        return make_rules(dim=dim, spec=held, policy=named, **parts, **actions)
     except InvalidInput as error:
         raise InvalidInput(f"policy {policy.name}: {error}", error.code) from error
 
@@ -563,11 +553,6 @@ def _left_open(spec: SafetySpec, dim: int, ran: str | None) -> SafetySpec:
     left = replace(spec, ridge=None)
     plain = ran is not None and ran not in OPEN and spec.ridge == left.ridge
     return left if plain or by_rule(None, left, dim)[1].ridge == spec.ridge else spec
-
-
-def _started(policy: Policy, actions: dict[str, Any]) -> dict[str, Any]:
-    """The start and fallback for a policy: those without a start dose take no start."""
-    return actions if {"start_dose", "start_scale"} & set(policy.options) else {**actions, "start_action": None}
 
 
 def _spec_for(policy: Policy, spec: SafetySpec) -> SafetySpec:
@@ -590,8 +575,7 @@ def _spec_for(policy: Policy, spec: SafetySpec) -> SafetySpec:
 
 
 def _check_doses(outcomes: Outcomes) -> None:
-    rounds = outcomes.rounds
-    count = len(rounds)
+    count = len(outcomes.rounds)
     rule = "has no round with a dose above 0 and a known outcome: R/g and C/g are not known, so nothing can be replayed"
     way_out = "give a log in which something was given, or look ahead with `safedial plan`"
     require(bool(np.any(outcomes.usable)), "log", f"{count} rows", rule, way_out)
@@ -603,10 +587,3 @@ def _label(rules: Rules, made: list[Rules]) -> str:
     same = [each for each in made if each.policy.name == name]
     place = next(number for number, each in enumerate(same, start=1) if each is rules)
     return name if len(same) == 1 else f"{name} {place}"
-
-
-def _source(log: Any) -> str:
-    return Path(log).name if isinstance(log, (str, Path)) else getattr(log, "name", "log")
-
-
-__all__ = ["Evaluation", "evaluate"]

@@ -1,6 +1,5 @@
-"""The picture of an evaluation: settings and excesses over time, rates beside what is guaranteed, and reward.
-
-An evaluation in words, as a table, and as one HTML page.
+"""An evaluation in words, as a table, and as one HTML page with a picture: settings and excesses over time, rates beside
+what is guaranteed, and reward.
 """
 
 from __future__ import annotations

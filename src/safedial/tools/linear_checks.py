@@ -1,21 +1,7 @@
-"""Norm bounds: ‖x‖ ≤ L in every row, and ‖μ*‖ ≤ S.
+"""Checks of what a certified guarantee rests on: norms, tails, linearity, drift, dose curve, noise, influence, doses.
 
-Sub-Gaussian tails: is the noise as light as κ says?
-
-Linearity: does the mean outcome per unit of intensity bend in the context?
-
-Drift: do the coefficients change over the rounds?
-
-Dose-curve misfit: does the normalised outcome still depend on the dose?
-
-Noise that depends on context or action: is κ too small somewhere?
-
-Influential rounds: single records that noise does not explain, and how far each moves the estimate.
-
-Confounded doses: were they chosen by the context?
-
-If a doctor chooses doses by what they see, only the model separates the effect of the dose from that of the context: if
-the mean bends with a feature that guides the doses, a fitted dose curve bends instead.
+**Confounded doses.** If a doctor chooses doses by what they see, only the model separates the effect of the dose from
+that of the context: if the mean bends with a feature that guides the doses, a fitted dose curve bends instead.
 
 **Evidence.** Take two successive rounds, with doses a, a′ and contexts x, x′. If doses are chosen without the context,
 the two doses could just as well have been swapped. With predictions f of the dose, and s² of its variance, both from
@@ -59,7 +45,7 @@ ROUNDING = 1e-9
 
 
 def check_norms(rounds: Rounds, *, needed: float) -> Finding:
-    """Bets on any μ against the best fit with ‖μ‖ ≤ S (`mixture` in evidence.py); a context longer than L is a flag.
+    """Bets on any μ against the best fit with ‖μ‖ ≤ S (`mixture` in findings.py); a context longer than L is a flag.
 
     Contexts are checked in every row, with or without a dose. The radius and the cut at S‖x‖ both depend on S; L is
     only checked.
@@ -106,14 +92,14 @@ TELLING = 3e-3
 def check_tails(rounds: Rounds, *, needed: float) -> Finding:
     """Two kinds of bets, in equal shares.
 
-    * On width: `spread` over all rounds (evidence.py).
+    * On width: `spread` over all rounds (findings.py).
     * On rare large residuals: |ξ| > qκ has probability ≤ p = 2e^{−q²/2}, or 2Φ(−q) if the spec's margin assumes
       Gaussian noise. On the event of the confidence set |e_t| > qκ + slack_t implies it, so Π m^v/(1 + p(m − 1)) is a
       supermartingale there, as in bounds/monitor.py.
 
     If the margin assumes bounded noise in the cost, one residual beyond the range and its slack is a flag.
     """
-    at = marks(len(rounds))
+    at, spec = marks(len(rounds)), rounds.spec
     wide = spread(running(rounds.rows, rounds.outcome, at), rounds.noise)
     scaled = (np.abs(rounds.residual) - rounds.slack) / rounds.noise
     chance = _chances(rounds)
@@ -121,7 +107,10 @@ def check_tails(rounds: Rounds, *, needed: float) -> Finding:
     over = scaled[:, None] > HEIGHTS
     gains = over[:, None] * np.log(odds) - np.log1p(chance * (odds - 1.0))
     rare = average(np.cumsum(gains, axis=0)[at - 1].reshape(len(at), -1))
-    outside = _outside_range(rounds)
+    low, high, bounded = spec.noise_low, spec.noise_high, rounds.target == "cost" and spec.margin == "bounded"
+    outside = np.zeros(len(rounds), dtype=bool)
+    if bounded:  # where the noise must lie beyond its stated range, on the event of the confidence set
+        outside = (rounds.residual - rounds.slack > high) | (rounds.residual + rounds.slack < low)
     logs = np.where(np.cumsum(outside)[at - 1] > 0, np.inf, average([wide, rare], axis=0))
     deviation = float(np.sqrt(np.mean(rounds.residual**2)))
     height = math.sqrt(2.0 * math.log(2.0 * len(rounds)))
@@ -135,7 +124,7 @@ def check_tails(rounds: Rounds, *, needed: float) -> Finding:
         found=f"Their root mean square is {deviation:.3g} (κ = {rounds.noise:g}); the largest exceeds its slack by "
         f"{max(largest, 0.0):.2g} κ, where {height:.2g} κ is usual in {len(rounds)} rounds; {int(over[:, 2].sum())} "
         f"exceed it by 3 κ, at most {len(rounds) * chance[2]:.2g} are expected."
-        + _range_words(rounds, int(outside.sum())),
+        + (f" {int(outside.sum())} lie beyond the stated range from {low:g} to {high:g}." if bounded else ""),
         fine="There is no evidence against κ. Residuals cannot prove that it is large enough.",
         broken=_broken(rounds),
         deviation=deviation,
@@ -151,21 +140,6 @@ def _chances(rounds: Rounds) -> Array:
     if rounds.target == "cost" and rounds.spec.margin == "gaussian":
         return 2.0 * np.asarray(ndtr(-HEIGHTS))
     return 2.0 * np.exp(-0.5 * HEIGHTS**2)
-
-
-def _outside_range(rounds: Rounds) -> NDArray[np.bool_]:
-    """Where the cost's noise must lie beyond its stated range, on the event of the confidence set."""
-    spec = rounds.spec
-    if rounds.target != "cost" or spec.margin != "bounded":
-        return np.zeros(len(rounds), dtype=bool)
-    return (rounds.residual - rounds.slack > spec.noise_high) | (rounds.residual + rounds.slack < spec.noise_low)
-
-
-def _range_words(rounds: Rounds, outside: int) -> str:
-    spec = rounds.spec
-    if rounds.target != "cost" or spec.margin != "bounded":
-        return ""
-    return f" {outside} lie beyond the stated range from {spec.noise_low:g} to {spec.noise_high:g}."
 
 
 def _broken(rounds: Rounds) -> str:
@@ -184,6 +158,7 @@ def _broken(rounds: Rounds) -> str:
 BEND_SIZES = (0.1, 0.4, 1.5)
 """Prior deviations of the bent terms, in units of S·L at contexts of norm L; each gets an equal bet."""
 
+BANDS = 5
 LARGEST_QUADRATIC = 12
 """Up to this dimension all squares and products are tried as well."""
 
@@ -215,12 +190,13 @@ def against_features(rounds: Rounds, extra: Array, sizes: Array) -> Array:
 
 
 def check_linearity(rounds: Rounds, *, needed: float) -> Finding:
-    """Bets on bent means against every linear one (`mixture` in evidence.py)."""
+    """Bets on bent means against every linear one (`mixture` in findings.py)."""
     at = marks(len(rounds))
     reach = rounds.spec.coefficient_bound * rounds.spec.context_bound
     sizes = reach * np.array(BEND_SIZES)[:, None]
     logs = average([against_features(rounds, extra, sizes) for extra in bends(rounds)], axis=0)
-    share, rise = _binned(rounds)
+    late = slice(len(rounds) // 2, None)
+    share, rise = _in_bands(rounds.fitted[late], rounds.residual[late])
     return finding(
         "linearity",
         "Linearity",
@@ -238,13 +214,10 @@ def check_linearity(rounds: Rounds, *, needed: float) -> Finding:
     )
 
 
-def _binned(rounds: Rounds) -> tuple[list[float], list[float]]:
-    """Five bands of the prediction, from the second half of the rounds: their middles and mean residuals."""
-    late = slice(len(rounds) // 2, None)
-    order = np.argsort(rounds.fitted[late], kind="stable")
-    parts = np.array_split(order, 5)
-    fitted, residual = rounds.fitted[late], rounds.residual[late]
-    return [float(fitted[part].mean()) for part in parts], [float(residual[part].mean()) for part in parts]
+def _in_bands(across: Array, residual: Array) -> tuple[list[float], list[float]]:
+    """The mean of what lies across, and of the residuals, in bands of equally many rounds."""
+    parts = [part for part in np.array_split(np.argsort(across, kind="stable"), BANDS) if part.size]
+    return [float(across[part].mean()) for part in parts], [float(residual[part].mean()) for part in parts]
 
 
 # --- Drift: do the coefficients change over the rounds?
@@ -298,7 +271,6 @@ RATIOS = (0.1, 0.4, 1.5)
 BASES = (0.003, 0.03)
 """Prior deviations of a cost that does not vanish at dose 0, as multiples of the threshold (for rewards: of S·L)."""
 
-BANDS = 5
 SMALLEST = 1e-4
 """The intensity below which 1/g is capped."""
 
@@ -314,14 +286,14 @@ def departures(rounds: Rounds) -> tuple[Array, Array]:
 
 
 def check_dose_curve(rounds: Rounds, *, needed: float) -> Finding:
-    """Bets on normalised means that depend on the dose, against those that do not (`mixture` in evidence.py)."""
+    """Bets on normalised means that depend on the dose, against those that do not (`mixture` in findings.py)."""
     at = marks(len(rounds))
     ratio, base = departures(rounds)
     spec = rounds.spec
     unit = spec.threshold if rounds.target == "cost" else spec.coefficient_bound * spec.context_bound
     by_ratio = against_features(rounds, ratio, np.array(RATIOS)[:, None])
     by_base = against_features(rounds, base, unit * np.array(BASES)[:, None])
-    edges, means = _banded(rounds)
+    edges, means = _in_bands(rounds.action, rounds.residual)
     return finding(
         "dose_curve",
         "Dose curve",
@@ -336,13 +308,6 @@ def check_dose_curve(rounds: Rounds, *, needed: float) -> Finding:
         bands=edges,
         mean_residuals=means,
     )
-
-
-def _banded(rounds: Rounds) -> tuple[list[float], list[float]]:
-    parts = [part for part in np.array_split(np.argsort(rounds.action, kind="stable"), BANDS) if part.size]
-    return [float(rounds.action[part].mean()) for part in parts], [
-        float(rounds.residual[part].mean()) for part in parts
-    ]
 
 
 # --- Noise that depends on context or action: is κ too small somewhere?
@@ -395,7 +360,7 @@ def _cuts(values: Array) -> tuple[Array, Array]:
 
 
 def check_noise(rounds: Rounds, *, needed: float) -> Finding:
-    """`spread` within each region (evidence.py), averaged over regions; a region without rounds counts as 1."""
+    """`spread` within each region (findings.py), averaged over regions; a region without rounds counts as 1."""
     at = marks(len(rounds))
     places = regions(rounds)
     inside = {name: running(rounds.rows, rounds.outcome, at, mask) for name, mask in places.items()}

@@ -3,8 +3,6 @@
 A log is played through an `Agent`, or, where it is long and the policy's estimate linear, through `safedial.replay`,
 which computes the same settings at the speed of matrix products but knows no alarms. A study is played through its own
 reducer, event by event: outcomes come when they came, void rounds are void, and random numbers are those of its hashes.
-
-A policy on the events of a study: each event is applied by the study's own reducer, to another state.
 """
 
 from __future__ import annotations

@@ -1,18 +1,15 @@
-"""Watches a conformal, a bracket or a student guarantee over a log: do rounds look as the guarantee assumes?
-
-The guarantee is marginal: given the past, a round may exceed the threshold more often than δ. So a count of excesses is
-not a supermartingale, and no number of them is evidence; they are shown as a count with an interval. The evidence is
-that of the assumption. Conformal: bets on the p-values of calibration rounds, in decision order
-(bounds/ranks.py). Bracket: that of an Agent (`rounds.shield_learner`), of rounds, and separately of
-the start. Student: student_rounds.py.
-
-Watches the guarantee over a log: do costs exceed the threshold more often than it allows?
+"""Watches the guarantee over a log: do costs exceed the threshold more often than it allows?
 
 The evidence is that of bounds/monitor.py, from the rounds that the guarantee covers, in decision order: certified
 rounds whose applied action was at most the advised one (if the log has the advice). If more was applied and the dose
 curve is given, the round counts with the cost that the advised setting would have had. Rounds of a study's export
-without an outcome count as kept, which can only lower the evidence. A conformal guarantee is watched through its
-assumption (marginal_watch.py).
+without an outcome count as kept, which can only lower the evidence.
+
+A conformal, a bracket or a student guarantee is marginal: given the past, a round may exceed the threshold more often
+than δ. So a count of excesses is not a supermartingale, and no number of them is evidence; they are shown as a count
+with an interval. The evidence is that of the assumption. Conformal: bets on the p-values of calibration rounds, in
+decision order (bounds/ranks.py). Bracket: that of an Agent (rounds/shield_learner.py), of rounds, and separately of the
+start. Student: bets on the p-values of costs (marginal_rounds.py).
 """
 
 from __future__ import annotations
@@ -46,39 +43,91 @@ from safedial.tools.marginal_rounds import (
     walk_student_log,
 )
 
+LEVEL = 0.01
+
 SURE = 0.95
 """The level of the interval around the share of excesses."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExchangeabilityWatch:
-    """What the watch found.
+class Watch:
+    """What the monitor found.
 
     Attributes:
-        level: the alarm is raised at evidence 1/level; a false one has probability at most level, over all time.
-        rounds, evidence: by calibration round with a known outcome: its number, and the evidence after it.
+        level: alarms are raised at evidence 1/level; false ones have probability at most level + δ′ (+ δ_q with a
+            margin that learns the noise), over all time.
+        rounds, evidence: by round that bets: its number, and the evidence after it.
+        counted, violated, allowed: by counted round: its number, whether its cost was counted as a violation, and the
+            risk it was allowed.
         alarm_round: the round of the first alarm, or None.
-        counted, violated, allowed: by round with a dose of at most the advised one: its number, whether its cost
-            exceeded the threshold, and δ.
-        start_rounds: rounds that had no conformal bound and so the start dose.
-        left_out: rounds of the log without a dose, or above the advice.
+        left_out: rounds of the log that the guarantee does not cover.
+        unseen: rounds without an outcome, which are counted as kept.
     """
 
-    against: ClassVar[str] = "rounds are not exchangeable"
+    against: ClassVar[str] = "the guarantee is broken"
+    allowance: ClassVar[str] = "allowed"
 
     level: float
     rounds: Array = field(repr=False)
     evidence: Array = field(repr=False)
-    alarm_round: int | None
     counted: Array = field(repr=False)
     violated: Array = field(repr=False)
     allowed: Array = field(repr=False)
-    start_rounds: int
+    alarm_round: int | None
     left_out: int
+    unseen: int = 0
+
+    @property
+    def first_alarm(self) -> int | None:
+        return self.alarm_round
 
     @property
     def violations(self) -> int:
         return int(self.violated.sum())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The summary, plain values."""
+        return {
+            "rounds": len(self.rounds),
+            "left_out": self.left_out,
+            "unseen": self.unseen,
+            "violations": self.violations,
+            "allowed_violations": float(self.allowed.sum()),
+            "evidence": float(self.evidence[-1]),
+            "largest_evidence": float(self.evidence.max()),
+            "level": self.level,
+            "alarm_round": self.alarm_round,
+        }
+
+    def _repr_html_(self) -> str:
+        return card("The monitor", named_values(self.to_dict()), [self.verdict()])
+
+    def verdict(self) -> str:
+        """What it means, in plain words."""
+        allowed = f"the guarantee allows {self.allowed.sum():.3g} on average"
+        seen = f"{self.violations} of {len(self.rounds)} costs exceeded the threshold; {allowed}."
+        if self.unseen:
+            seen += f" {self.unseen} of them are unknown and count as kept."
+        if self.alarm_round is None:
+            return f"{seen} No alarm: the costs are no evidence against the guarantee."
+        return (
+            f"{seen} ALARM at round {self.alarm_round}: costs exceed the threshold more often than guaranteed. Stop or "
+            "fall back, and find out which assumption broke (safedial check). A later, smaller value does not clear "
+            "an alarm."
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExchangeabilityWatch(Watch):
+    """What the watch of a marginal guarantee found. `rounds` are calibration rounds with a known outcome; a false alarm
+    has probability at most level, over all time. `counted` are rounds with a dose of at most the advised one, the
+    others are left out; `start_rounds` had no conformal bound and so the start dose.
+    """
+
+    against: ClassVar[str] = "rounds are not exchangeable"
+    allowance: ClassVar[str] = "guaranteed on average"
+
+    start_rounds: int
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -86,7 +135,6 @@ class ExchangeabilityWatch:
         return binomial_interval(self.violations, len(self.counted), SURE)
 
     def to_dict(self) -> dict[str, Any]:
-        """The summary, plain values."""
         low, high = self.interval
         return {
             "rounds": len(self.counted),
@@ -103,10 +151,6 @@ class ExchangeabilityWatch:
             "alarm_round": self.alarm_round,
         }
 
-    @property
-    def first_alarm(self) -> int | None:
-        return self.alarm_round
-
     def counts(self) -> str:
         """The excesses, in plain words."""
         low, high = self.interval
@@ -116,11 +160,7 @@ class ExchangeabilityWatch:
             "The rate alone is no evidence: the guarantee is an average over all courses that a study may take."
         )
 
-    def _repr_html_(self) -> str:
-        return card("The monitor", named_values(self.to_dict()), [self.verdict()])
-
     def verdict(self) -> str:
-        """What it means, in plain words."""
         seen = f"{self.counts()} {self.start_rounds} rounds had no conformal bound."
         if self.alarm_round is None:
             return f"{seen} No alarm: there is no evidence against exchangeable rounds, which the guarantee assumes."
@@ -194,18 +234,6 @@ class StudentWatch(ExchangeabilityWatch):
         )
 
 
-def watch_conformal_log(walked: ConformalRounds, *, level: float) -> ExchangeabilityWatch:
-    """The watch over a log that `walk_log` has read: bets on the p-values of its calibration rounds."""
-    rule = "has no calibration round that can be ranked"
-    require(walked.ranked.size, "log", f"{len(walked.number)} rows", rule, "half of the rounds after the 20th are")
-    return ExchangeabilityWatch(**_ranked(walked, level))
-
-
-def watch_student_log(walked: StudentRounds, *, level: float) -> StudentWatch:
-    """The watch over a log that `walk_student_log` has read."""
-    return StudentWatch(**_ranked(walked, level))
-
-
 def watch_bracket_log(walked: BracketRounds, *, level: float) -> BracketWatch:
     """The watch over a log that `walk_bracket_log` has read."""
     covered = walked.covered
@@ -246,76 +274,7 @@ def _first_alarm(rounds: Array, evidence: Array, level: float) -> int | None:
     return int(rounds[over[0]]) if over.size else None
 
 
-# --- Watches the guarantee over a log: do costs exceed the threshold more often than it allows?
-
-LEVEL = 0.01
-
-
-@dataclass(frozen=True, kw_only=True)
-class Watch:
-    """What the monitor found.
-
-    Attributes:
-        level: alarms are raised at evidence 1/level; false ones have probability at most level + δ′ (+ δ_q with a
-            margin that learns the noise), over all time.
-        rounds, violated, allowed, evidence: by counted round: its number, whether its cost was counted as a violation,
-            the risk it was allowed, and the evidence after it.
-        alarm_round: the round of the first alarm, or None.
-        left_out: rounds of the log that the guarantee does not cover.
-        unseen: rounds without an outcome, which are counted as kept.
-    """
-
-    level: float
-    rounds: Array = field(repr=False)
-    violated: Array = field(repr=False)
-    allowed: Array = field(repr=False)
-    evidence: Array = field(repr=False)
-    alarm_round: int | None
-    left_out: int
-    unseen: int = 0
-
-    @property
-    def counted(self) -> Array:
-        return self.rounds
-
-    @property
-    def first_alarm(self) -> int | None:
-        return self.alarm_round
-
-    @property
-    def violations(self) -> int:
-        return int(self.violated.sum())
-
-    def to_dict(self) -> dict[str, Any]:
-        """The summary, plain values."""
-        return {
-            "rounds": len(self.rounds),
-            "left_out": self.left_out,
-            "unseen": self.unseen,
-            "violations": self.violations,
-            "allowed_violations": float(self.allowed.sum()),
-            "evidence": float(self.evidence[-1]),
-            "largest_evidence": float(self.evidence.max()),
-            "level": self.level,
-            "alarm_round": self.alarm_round,
-        }
-
-    def _repr_html_(self) -> str:
-        return card("The monitor", named_values(self.to_dict()), [self.verdict()])
-
-    def verdict(self) -> str:
-        """What it means, in plain words."""
-        allowed = f"the guarantee allows {self.allowed.sum():.3g} on average"
-        seen = f"{self.violations} of {len(self.rounds)} costs exceeded the threshold; {allowed}."
-        if self.unseen:
-            seen += f" {self.unseen} of them are unknown and count as kept."
-        if self.alarm_round is None:
-            return f"{seen} No alarm: the costs are no evidence against the guarantee."
-        return (
-            f"{seen} ALARM at round {self.alarm_round}: costs exceed the threshold more often than guaranteed. Stop or "
-            "fall back, and find out which assumption broke (safedial check). A later, smaller value does not clear "
-            "an alarm."
-        )
+# --- The watch over a log
 
 
 def watch_log(
@@ -327,7 +286,7 @@ def watch_log(
     policy: Policy | Mapping[str, Any] | None = None,
     dial: Dial | None = None,
     features: Features | None = None,
-) -> Watch | ExchangeabilityWatch:
+) -> Watch:
     """Run the monitor over a log; for a conformal or a bracket guarantee, run the test of exchangeability, which needs
     the dose curve and the policy (or a spec file's table of one), for a bracket also the dial and the features. For a
     student guarantee, bet on the p-values of costs.
@@ -346,10 +305,14 @@ def watch_log(
         walked = walk_bracket_log(log, spec, as_dose(dose), policy=policy, dial=dial, features=features)
         return watch_bracket_log(walked, level=level)
     if GUARANTEES[spec.guarantee].exchangeable:
-        return watch_conformal_log(walk_log(log, spec, as_dose(dose), policy), level=level)
+        ranked = walk_log(log, spec, as_dose(dose), policy)
+        rule = "has no calibration round that can be ranked"
+        require(ranked.ranked.size, "log", f"{len(log)} rows", rule, "half of the rounds after the 20th are")
+        return ExchangeabilityWatch(**_ranked(ranked, level))
     require_one_cost(spec)
     if GUARANTEES[spec.guarantee].gaussian:
-        return watch_student_log(walk_student_log(log.prefix, spec, as_dose(dose), policy), level=level)
+        student = walk_student_log(log.prefix, spec, as_dose(dose), policy)
+        return StudentWatch(**_ranked(student, level))
     curve = None if dose is None or spec.noise_scale is not None else as_dose(dose).cost
     seen = {float(log.round[index]): _counted(log, spec, curve, index) for index in range(len(log))}
     seen |= {number: _kept(spec, number) for number in log.unseen.tolist()}
@@ -362,14 +325,14 @@ def watch_log(
         told, "log", f"{len(log)} rows", "has no round that the guarantee covers", "actions must be at most advised"
     )
     rounds, violated, allowed, evidence = np.array(told, dtype=float).T
-    over = np.flatnonzero(evidence >= 1.0 / level)
     return Watch(
         level=level,
         rounds=rounds,
+        evidence=evidence,
+        counted=rounds,
         violated=violated,
         allowed=allowed,
-        evidence=evidence,
-        alarm_round=int(rounds[over[0]]) if over.size else None,
+        alarm_round=_first_alarm(rounds, evidence, level),
         left_out=len(seen) - len(told),
         unseen=len(log.unseen),
     )

@@ -1,7 +1,7 @@
-"""Checks of a conformal guarantee's assumptions, for logs without stated constants.
+"""Checks of what the marginal guarantees rest on, for logs without stated constants: conformal, student, bracket.
 
-Three are bets, each valid at any time. If rounds are exchangeable, the rank of a round among the earlier ones is
-uniform and independent of the earlier ranks, for any fixed score:
+**Conformal.** Three checks are bets, each valid at any time. If rounds are exchangeable, the rank of a round among the
+earlier ones is uniform and independent of the earlier ranks, for any fixed score:
 
     exchangeability   the p-values of calibration rounds are small (bounds/ranks.py), as the `Agent` watches it
     contexts          a feature's values rank high, or low, among the earlier ones
@@ -13,10 +13,9 @@ features is not a valid bet, but the largest of them divided by k is (by the uni
 they find: `information` applies the policy's own rule, `dose_curve` and `start` never raise a flag. Checks that compare
 with stated constants do not apply, and are listed with the reason.
 
-Checks of what HP-Student's guarantee rests on, for logs without stated constants.
-
-Five are bets on the p-values u_t of costs (student_rounds.py), each valid at any time: given all contexts the u_t are
-independent and uniform if the noise is i.i.d. Gaussian, the mean linear, and contexts do not follow past noise.
+**Student.** Five checks are bets on the p-values u_t of costs (marginal_rounds.py), each valid at any time: given all
+contexts the u_t are independent and uniform if the noise is i.i.d. Gaussian, the mean linear, and contexts do not
+follow past noise.
 
     residuals        small u_t: costs above their predictions, as an `Agent` watches it
     normality        u_t too often in the middle, at an end, or at both
@@ -30,27 +29,25 @@ The weights are a feature's rank among the earlier rounds'. `normality` also bet
 A weight must not depend on doses or estimates, which follow the noise: `dose_curve` and `start` are shown, without a
 flag. For the anytime guarantee, contexts may react: a flag of `contexts` then says that the other flags are unsafe.
 
-Whether costs rise with the setting, and no faster than their bracket says, on average over units (slopes.py).
-
-An average within a bracket does not show that every unit is, but one beyond it shows that some are not. That a cost
-falls by `low` is assumed only above the threshold, so a slope below `low` is no more than a doubt.
-
-Costs below the floor count as the floor, which hides slopes. So there is a second test. In a unit that keeps to its
-bracket, a cost that lies above the curve k + high·s, or k·(s/base)^high where that is at least the floor, lies above it
-at every smaller setting too. So the share of costs above such a curve, k about their middle, must not rise with s.
-
-Checks of a bracket guarantee's assumptions. Each says ok, doubtful or contradicted, with its number and what to do.
+**Bracket.** Each check says ok, doubtful or contradicted, with its number and what to do.
 
 | check | kind | contradicted if |
 |---|---|---|
-| monotonicity, bracket | slopes given context and base (bracket_slopes.py) | one is below 0, or above `high` |
+| monotonicity, bracket | slopes given context and base (`compare`) | one is below 0, or above `high` |
 | rounds | evidence of the Agent's watch (rounds/shield_learner.py) | it reaches K/level |
-| contexts, proposals | evidence against exchangeable ranks (conformal_checks.py) | it reaches K/level |
+| contexts, proposals | evidence against exchangeable ranks, as above | it reaches K/level |
 | start | evidence of excesses at the start | it reaches K/level |
 | information, missing | counted | never |
 
 With K tests, each at level/K, the chance of any false contradiction is at most `level` by the union bound: for evidence
 over all time, for slopes approximately and at one look.
+
+Slopes are averages over units. An average within a bracket does not show that every unit is, but one beyond it shows
+that some are not. That a cost falls by `low` is assumed only above the threshold, so a slope below `low` is no more
+than a doubt. Costs below the floor count as the floor, which hides slopes. So there is a second test. In a unit that
+keeps to its bracket, a cost that lies above the curve k + high·s, or k·(s/base)^high where that is at least the floor,
+lies above it at every smaller setting too. So the share of costs above such a curve, k about their middle, must not
+rise with s.
 """
 
 from __future__ import annotations
@@ -249,7 +246,7 @@ def _ranks(values: Array) -> tuple[Array, Array]:
     return (1.0 + above) / (1.0 + before), (1.0 + before - above) / (1.0 + before)
 
 
-# --- Checks of what HP-Student's guarantee rests on, for logs without stated constants
+# --- Student
 
 STUDENT_BETS = 5
 STAKES = np.array([-0.8, -0.3, -0.1, 0.1, 0.3, 0.8])
@@ -288,10 +285,12 @@ def check_residuals(walked: StudentRounds, *, needed: float) -> Finding:
 
 
 def check_normality(walked: StudentRounds, *, needed: float) -> Finding:
+    from scipy.special import ndtri
+
     chance = walked.chance
     ends = log_of(evidence_path(2.0 * np.maximum(np.minimum(chance, 1.0 - chance), 1e-16)))
     logs = average([_bets(chance, (2, 3, 4), np.ones((chance.size, 1))), ends], axis=0)
-    scores = _scores(chance)
+    scores = -ndtri(np.clip(chance, 1e-15, 1.0 - 1e-15))
     skew, tails = float(np.mean(scores**3)), float(np.mean(scores**4)) - 3.0
     return finding(
         "normality",
@@ -308,53 +307,50 @@ def check_normality(walked: StudentRounds, *, needed: float) -> Finding:
 
 
 def check_equal_variance(walked: StudentRounds, *, needed: float) -> Finding:
-    weights, names = _features(walked, products=False)
-    logs, largest = _split(walked.chance, (2,), weights[walked.ranked])
+    logs, largest = _on_features(walked, (2,), walked.ranked)
     return finding(
         "equal_variance",
         "Equal variance",
         Process(walked.number[walked.ranked], logs, needed),
         tested="Is the noise as large for all contexts?",
-        found=f"The feature with the largest bet is {names[largest]}.",
+        found=f"The feature with the largest bet is {largest}.",
         fine="There is no evidence against noise of one size.",
         broken="The noise depends on the context: bounds are too low where it is large. Use hp_conformal, "
         "which needs no noise of one size.",
-        feature=names[largest],
+        feature=largest,
     )
 
 
 def check_linearity(walked: StudentRounds, *, needed: float) -> Finding:
-    weights, names = _features(walked, products=True)
-    logs, largest = _split(walked.chance, (1,), weights[walked.ranked])
+    logs, largest = _on_features(walked, (1,), walked.ranked, products=True)
     return finding(
         "linearity",
         "Linearity",
         Process(walked.number[walked.ranked], logs, needed),
         tested="Is the mean cost per unit of intensity linear in the context, with the same coefficients throughout?",
-        found=f"The largest bet is on {names[largest]}.",
+        found=f"The largest bet is on {largest}.",
         fine="There is no evidence against a linear mean.",
         broken="The mean is not linear, or has changed: predictions err, and the noise looks larger than it is where "
         "they do. Add features such as squares, or start again after a change.",
-        feature=names[largest],
+        feature=largest,
     )
 
 
 def check_next_contexts(walked: StudentRounds, *, needed: float) -> Finding:
     """The p-value of a round against the features of the next one."""
     later = walked.ranked + 1
-    inside = later < len(walked.context)
-    weights, names = _features(walked, products=False)
-    logs, largest = _split(walked.chance[inside], (1, 2), weights[later[inside]])
+    later = later[later < len(walked.context)]
+    logs, largest = _on_features(walked, (1, 2), later)
     return finding(
         "contexts",
         "Contexts",
-        Process(walked.number[later[inside]], logs, needed),
+        Process(walked.number[later], logs, needed),
         tested="Do contexts follow the noise of the round before?",
-        found=f"The feature with the largest bet is {names[largest]}.",
+        found=f"The feature with the largest bet is {largest}.",
         fine="There is no evidence that contexts react to costs. Reactions to earlier rounds are not tested.",
         broken="Contexts react to past costs. The per-round and the tolerance guarantee need contexts that do not: "
         "take past costs, doses and outcomes out of the context, or use guarantee='anytime'.",
-        feature=names[largest],
+        feature=largest,
     )
 
 
@@ -368,10 +364,14 @@ def _bets(chance: Array, degrees: tuple[int, ...], weights: Array) -> Array:
     return average(np.concatenate(logs, axis=1))
 
 
-def _split(chance: Array, degrees: tuple[int, ...], weights: Array) -> tuple[Array, int]:
-    """`_bets` in equal shares on each column of weights, and the column whose bets end largest."""
-    paths = np.stack([_bets(chance, degrees, weights[:, place, None]) for place in range(weights.shape[1])], axis=1)
-    return average(paths), int(np.argmax(paths[-1])) if len(paths) else 0
+def _on_features(
+    walked: StudentRounds, degrees: tuple[int, ...], rows: Array, *, products: bool = False
+) -> tuple[Array, str]:
+    """`_bets` of the first p-values in equal shares on each feature at these rows, and whose bets end largest."""
+    weights, names = _features(walked, products=products)
+    chance = walked.chance[: len(rows)]
+    paths = np.stack([_bets(chance, degrees, column[rows, None]) for column in weights.T], axis=1)
+    return average(paths), names[int(np.argmax(paths[-1])) if len(paths) else 0]
 
 
 def _features(walked: StudentRounds, *, products: bool) -> tuple[Array, list[str]]:
@@ -402,13 +402,7 @@ def _places(values: Any) -> Array:
     return found
 
 
-def _scores(chance: Array) -> Array:
-    from scipy.special import ndtri
-
-    return -ndtri(np.clip(chance, 1e-15, 1.0 - 1e-15))
-
-
-# --- Whether costs rise with the setting
+# --- Bracket: whether costs rise with the setting, and no faster than their bracket says, on average over units
 
 RISES = "Given context and base, do costs rise with the setting, or at least not fall?"
 BOUNDED = "Given context and base, do costs rise no faster with the setting than stated, on average over units?"
@@ -541,7 +535,7 @@ def _numbers(found: Slopes) -> dict[str, Any]:
     }
 
 
-# --- Checks of a bracket guarantee's assumptions. Each says ok
+# --- Bracket: all checks
 
 MOST_TIED = 1 / 3
 """The share of costs of one and the same value from which they tell little."""

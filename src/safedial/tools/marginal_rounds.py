@@ -109,11 +109,7 @@ class BracketRounds:
     @property
     def start_evidence(self) -> Array:
         """After each round, that the start exceeds more often than δ: what is shown of it, and 0 elsewhere."""
-        state, path = monitor.init(), np.empty(len(self.known))
-        for index, shown in enumerate((self.exceeded & self.at_start).tolist()):
-            state = monitor.update(state, shown, self.risk)
-            path[index] = monitor.evidence(state)
-        return path
+        return _excess_path(self.exceeded & self.at_start, np.ones(len(self.known), dtype=bool), self.risk)
 
 
 def log_columns(spec: SafetySpec, options: Mapping[str, Any]) -> list[str]:
@@ -236,6 +232,13 @@ class ConformalRounds(WalkedRounds):
     rounds: Rounds
 
 
+def _shared(log: Log, spec: SafetySpec, intensity: Array, outcome: Array) -> dict[str, Any]:
+    """The fields that follow from the log alone."""
+    covered = (intensity > 0.0) & ~(log.action > log.advised)
+    told = {"spec": spec, "number": log.round, "names": log.names, "context": log.context, "intensity": intensity}
+    return told | {"outcome": outcome, "exceeded": log.cost > spec.threshold, "covered": covered}
+
+
 def walk_log(log: Log, spec: SafetySpec, dose: Dose, policy: Any = None) -> ConformalRounds:
     """Learn from a log round by round. Of `policy`, or a spec file's table, only the options for learning matter."""
     harm, gain = (np.asarray(curve.effect(log.action), dtype=float) for curve in (dose.cost, dose.reward))
@@ -265,16 +268,9 @@ def walk_log(log: Log, spec: SafetySpec, dose: Dose, policy: Any = None) -> Conf
     ranked, chance = (np.concatenate(parts) for parts in zip(*bets, strict=True))
     told = np.isfinite(chance)
     return ConformalRounds(
-        spec=spec,
-        number=log.round,
-        names=log.names,
-        context=log.context,
-        intensity=harm,
-        outcome=outcome,
+        **_shared(log, spec, harm, outcome),
         fitted=fitted,
         bounded=bounded,
-        exceeded=log.cost > spec.threshold,
-        covered=dosed & ~(log.action > log.advised),
         ranked=ranked[told].astype(np.int64),
         chance=chance[told],
         evidence=evidence_path(chance[told]),
@@ -340,17 +336,10 @@ def walk_student_log(
     require(ranked.size, "log", f"{len(log)} rows", words, "leave out columns that others determine")
     anytime = rule.options["guarantee"] == "anytime"
     return StudentRounds(
-        spec=spec,
+        **_shared(log, spec, harm, outcome),
         anytime=anytime,
-        number=log.round,
-        names=log.names,
-        context=log.context,
-        intensity=harm,
-        outcome=outcome,
         fitted=fitted,
         bounded=upper < np.inf,
-        exceeded=log.cost > spec.threshold,
-        covered=dosed & ~(log.action > log.advised),
         ranked=ranked,
         chance=chance[ranked],
         evidence=_excess_path((outcome > upper)[ranked], (upper < np.inf)[ranked], spec.violation_risk)

@@ -1,7 +1,5 @@
-"""One style for all pictures: one column wide, with different markers and colours that colour-blind readers can
-distinguish.
-
-The parts of a page: inline pictures, tables, claims, and the provenance of its numbers.
+"""One style for all pictures, one column wide, with different markers and colours that colour-blind readers can
+distinguish; and the parts of a page: inline pictures, tables, claims, and the provenance of its numbers.
 """
 
 from __future__ import annotations

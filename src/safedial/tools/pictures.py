@@ -1,8 +1,7 @@
-"""The picture of a calibration: each fitted dose curve with its uncertainty, over the data in bands of the dose.
+"""The pictures of a calibration, a sweep and of simulations.
 
-A sweep as a picture: violations and reward against one setting.
-
-Simulations as a picture: regret over rounds, its difference from the first one, and excess rates.
+A calibration: each fitted dose curve with its uncertainty, over the data in bands of the dose. A sweep: violations and
+reward against one setting. Simulations: regret over rounds, its difference from the first one, and excess rates.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""The picture of a plan: dose and reward over time, violations beside what is allowed, and every scenario's rate.
+"""`safedial plan --out` and `safedial choose --out`: data, pictures, one page, and the first policy's spec file.
 
-`safedial plan --out`: data, a picture and one page.
-
-`safedial choose --out`: tables, a picture and the first policy's spec file.
+A plan's picture: dose and reward over time, violations beside what is allowed, and every scenario's rate.
 """
 
 from __future__ import annotations

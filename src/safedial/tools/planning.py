@@ -1,16 +1,15 @@
-"""Plans HP-Shield: dose-response worlds in which the bracket is true, and in which it is not.
-
-All is in multiples of the base: a unit tolerates up to T times its protocol's setting, T log-normal. For a relative
-bracket costs are (scale/T)^e, for an additive one they rise by a slope s from anything: then only e, or s as a share of
-`high`, and the floor as a share of the threshold matter, and neither units nor the dial. Of several costs, one that is
-drawn anew for each unit sets T, and the others tolerate more. For a learned base, features tell a share of the variance
-of ln T. The reward of a round is its scale, so that the all-knowing policy plays the scale that a share δ of the units
-with the same features does not tolerate. Given a scale, the chance of an excess is known, which gives the worst round
-without the noise of counting.
-
-Planning a study: simulate the spec and its alternatives, and forecast the results.
+"""Planning a study: simulate the spec and its alternatives, and forecast the results.
 
 spec, dose, dim, rounds, assumptions ─► scenarios ─► forecast (many truths each) ─► operating characteristics, words
+
+HP-Shield is planned in dose-response worlds in which the bracket is true, and in which it is not. All is in multiples
+of the base: a unit tolerates up to T times its protocol's setting, T log-normal. For a relative bracket costs are
+(scale/T)^e, for an additive one they rise by a slope s from anything: then only e, or s as a share of `high`, and the
+floor as a share of the threshold matter, and neither units nor the dial. Of several costs, one that is drawn anew for
+each unit sets T, and the others tolerate more. For a learned base, features tell a share of the variance of ln T. The
+reward of a round is its scale, so that the all-knowing policy plays the scale that a share δ of the units with the same
+features does not tolerate. Given a scale, the chance of an excess is known, which gives the worst round without the
+noise of counting.
 """
 
 from __future__ import annotations
@@ -42,14 +41,12 @@ from safedial.simulation.world import World, generators
 from safedial.simulation.worlds import as_world
 from safedial.stats import Seeds, as_seeds
 from safedial.tools.scenarios import (
-    SCENARIOS,
     SMALL,
     Forecast,
     Scenario,
     complete,
     curves_of,
     forecast,
-    guarantee_kept,
     left_out,
     moving,
     reward_of,
@@ -71,14 +68,9 @@ FALL, STRETCH = 0.7, 10
 KEPT = ("climb", "confidence", "adapt", "learned")
 
 
-def learns(policy: Policy) -> bool:
-    """Whether the base is learned."""
-    return policy.options["learned"]
-
-
 def tolerances(policy: Policy, assumed: Mapping[str, float]) -> dict[str, float]:
     """The assumed law of T, checked."""
-    usual = TOLERANCE | (EXPLAINED if learns(policy) else {})
+    usual = TOLERANCE | (EXPLAINED if policy.options["learned"] else {})
     odd = sorted(set(assumed) - set(usual))
     require(not odd, "assumed", odd, "have no part in a bracket's plan", "assume " + ", ".join(usual))
     found = usual | dict(assumed)
@@ -91,7 +83,7 @@ def tolerances(policy: Policy, assumed: Mapping[str, float]) -> dict[str, float]
 
 def columns(policy: Policy, dim: int | None) -> int:
     """The columns of a simulated context: the protocol's setting and, for a learned base, the features."""
-    if not learns(policy):
+    if not policy.options["learned"]:
         return 1
     require(dim is not None, "dim", dim, "is missing", "a learned base depends on the dimension of the contexts")
     base = policy.options["base"]
@@ -343,7 +335,7 @@ class Plan:
         leaves = first["first_above_start"]
         begun = f"is above that from about round {leaves} on" if leaves else "stays there in most studies"
         share = f"Over the whole study it is {first['reward_share']:.0%} of an all-knowing policy's."
-        base = "protocol's setting" if learns(self.policy) else "base"
+        base = "protocol's setting" if self.policy.options["learned"] else "base"
         return [
             f"The scale begins at {first['first_dose']:.3g} times the {base}, {begun}, and is {first['last_dose']:.3g} "
             f"on average in the last tenth. {share}",
@@ -441,6 +433,7 @@ def plan(
             and the plan is large enough for it. `Plan.engine` says which played; they agree up to rounding.
         device: for "jax": "cpu", "gpu", or None for JAX's default.
 
+    >>> from safedial.tools.scenarios import SCENARIOS
     >>> spec = SafetySpec(threshold=0.5, total_risk=0.05, reward_noise=0.3, cost_noise=0.3, coefficient_bound=1,
     ...                   context_bound=1)
     >>> found = plan("hp_probe", spec, dim=2, rounds=100, seeds=20, scenarios=SCENARIOS[:1])
@@ -539,6 +532,3 @@ def scenarios_of(
         return bracket_scenarios(*in_scales(policy, spec, units), units)
     whole = complete(policy, spec, assumed)
     return scenarios_for(policy, whole) if place is None else scenarios_in(place, whole)
-
-
-__all__ = ["SCENARIOS", "Plan", "Scenario", "guarantee_kept", "plan", "planned", "scenarios_for", "scenarios_of"]
