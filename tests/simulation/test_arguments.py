@@ -171,7 +171,6 @@ def test_a_factor_that_fails_is_said_so():
         ({"spec": make_spec(guarantee="conformal")}, "guarantee"),
         ({"engine": "jax", "warps": 3}, "warps"),
         ({"engine": "jax", "run": 1, "block": 128}, "block"),
-        ({"policy": "thompson", "engine": "jax", "kernel": "interpret", "coins": np.full(200, 0.5)}, "kernel"),
     ],
 )
 def test_more_that_cannot_be_replayed_is_named(changes, named):
@@ -180,6 +179,25 @@ def test_more_that_cannot_be_replayed_is_named(changes, named):
     given |= {"rewards": rng.standard_normal(200), "costs": rng.standard_normal(200), **changes}
     with pytest.raises(InvalidInput, match=named):
         replay(**given)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "way_out"), [("auto", "engine='blocked'"), ("plain", "engine='blocked'"), ("interpret", "'auto'")]
+)
+def test_a_policy_that_jax_cannot_compile_is_refused_with_the_way_out(kernel, way_out):
+    """An `if` on a prediction, which no version of JAX compiles. What a fused kernel may hold differs from one to the
+    next: the interpreter of JAX 0.4 plays Thompson's normal quantile, and later ones refuse its tables.
+    """
+    plain = make_policy("hp_ucb")
+
+    def decide(prediction, spec, **given):
+        seen = prediction if prediction.cost >= 0 else prediction._replace()
+        return plain.decide(seen, spec, **given)
+
+    own = plain._replace(name="mine", decide=decide)
+    np.testing.assert_array_equal(run(policy=own).intensity, run().intensity)
+    with pytest.raises(InvalidInput, match=f"kernel = .* does not compile .* use {way_out}"):
+        run(policy=own, engine="jax", device="cpu", kernel=kernel)
 
 
 def test_anyones_policy_has_an_estimate_for_each_row():

@@ -128,8 +128,9 @@ def _compile(rules: list[Any], plan: Any, blocks: int, forms: tuple[str, ...]) -
         return [programs.program(rule, plan, blocks, forms[-1]) for rule in rules], forms[-1]
     except Exception as error:
         said = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
+        way_out = "engine='blocked'" if forms[-1] == "plain" else "'auto'"
         raise InvalidInput(
-            f"kernel = {forms[-1]!r}: does not compile for this policy and dose ({said}); use 'auto'"
+            f"kernel = {forms[-1]!r}: does not compile for this policy and dose ({said}); use {way_out}"
         ) from error
 
 
