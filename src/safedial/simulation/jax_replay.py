@@ -214,7 +214,6 @@ def padded_inputs(columns: list[Any], size: int, dtype: Any) -> np.ndarray[Any, 
 matmul = partial(jnp.matmul, precision="highest")
 cut, put = jax.lax.dynamic_slice_in_dim, jax.lax.dynamic_update_slice_in_dim
 
-
 GRAPHS: dict[str, Any] = {
     "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,DYNAMIC_SLICE_FUSION,WHILE",
     "xla_gpu_graph_min_graph_size": 1,

@@ -456,7 +456,6 @@ BOLDNESS = np.array([0.1, 0.3, 1.0])
 FIRST, GROWTH = 16, 1.15
 """Rounds before the first prediction (or three for each feature), and the growth from one prediction to the next."""
 
-
 LEAST_VARIANCE = 1e-3
 """The least s², as a share of the doses' variance: doses by a strict rule leave none."""
 

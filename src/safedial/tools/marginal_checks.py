@@ -410,7 +410,6 @@ BOUNDED = "Given context and base, do costs rise no faster with the setting than
 FEW = 0.1
 """The share of rounds, at the lowest scales, that the second test may leave out."""
 
-
 WITHIN = "There is no evidence against the bracket on average. That does not show that every unit keeps to it."
 NEAR = (
     "The slope may lie above `high`: the log does not show the bracket even on average. Widen it, or collect rounds at "

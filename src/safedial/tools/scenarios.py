@@ -80,7 +80,6 @@ SCENARIOS = (
     Scenario(name="bent mean", words="means are a sine of the linear ones", world={"mean": "sine"}),
 )
 
-
 WITHIN_A_RANGE = {"truncated": "cut Gaussian", "uniform": "uniform", "rademacher": "two-point"}
 """Noise families with ends, and their names in words."""
 
