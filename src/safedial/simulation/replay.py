@@ -12,8 +12,6 @@ itself, read by one product and updated by the other once per block. The sum is 
 
 MR, the flops that a machine does while it moves one element, is near 70 on the machines we measured; under the root it
 matters little, and the minimum is flat.
-
-`replay`: one signature for every engine.
 """
 
 from __future__ import annotations

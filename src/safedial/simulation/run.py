@@ -3,12 +3,10 @@
 For what a person runs: simulations, comparisons, sweeps and plans. Agents, studies and the service take your own policy
 as an object and import nothing by name.
 
-Rounds × seeds × specs in one batch.
-
-The loop runs over rounds; everything else is an array axis. Arrays are (specs, seeds) with one row for each value of
-the swept spec fields; all rows see the same contexts and noise (common random numbers). Without sensor noise and
-baseline cost, R/g and C/g do not depend on the dose, so doses cannot influence what is learned: all rows then share one
-estimate, and a grid of thresholds costs little more than one.
+The loop of `simulate` runs over rounds; everything else is an array axis. Arrays are (specs, seeds) with one row for
+each value of the swept spec fields; all rows see the same contexts and noise (common random numbers). Without sensor
+noise and baseline cost, R/g and C/g do not depend on the dose, so doses cannot influence what is learned: all rows then
+share one estimate, and a grid of thresholds costs little more than one.
 """
 
 from __future__ import annotations

@@ -15,14 +15,10 @@
 `name = "module:factory"`, of your own, and so for a policy. `seeds` is a count, a list, or a range such as "0:100".
 One cell is one policy, one spec, one world and one block of seeds.
 
-One cell: run it, keep its result in a file named by its key, and detect a damaged file.
-
-Run the missing cells of a grid: in this process, on all cores (loky), or on a Dask cluster, with the same bytes.
+The missing cells of a grid are run in this process, on all cores (loky), or on a Dask cluster, with the same bytes.
 
 The parent writes each result as it arrives, so a killed worker loses only the cells it was running: loky restarts them
 at once, Dask gives them to another worker, and the same command run again computes only what is missing.
-
-What a sweep's folder holds, as one tidy table: a row for each policy × spec × world, seeds pooled.
 """
 
 from __future__ import annotations

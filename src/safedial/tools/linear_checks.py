@@ -63,8 +63,8 @@ def check_norms(rounds: Rounds, *, needed: float) -> Finding:
     where = f"{beyond} contexts are longer than L" if beyond else "no context is longer than L"
     return finding(
         "norms",
-        "Norm bounds",
         Process(rounds.number[at - 1], np.full(len(at), np.inf) if beyond else logs, needed),
+        title="Norm bounds",
         tested=f"Is every context at most L = {spec.context_bound:g} long, and can the {rounds.target}'s coefficients "
         f"have norm at most S = {spec.coefficient_bound:g}?",
         found=f"The longest context has norm {longest:.3g}: {where}. The estimated coefficients have norm {size:.3g}.",
@@ -117,8 +117,8 @@ def check_tails(rounds: Rounds, *, needed: float) -> Finding:
     largest = float(scaled.max())
     return finding(
         "tails",
-        "Sub-Gaussian tails",
         Process(rounds.number[at - 1], logs, needed),
+        title="Sub-Gaussian tails",
         tested=f"Are one-step-ahead residuals of the {rounds.target} as small, and large ones as rare, as noise with "
         f"constant κ = {rounds.noise:g} allows?",
         found=f"Their root mean square is {deviation:.3g} (κ = {rounds.noise:g}); the largest exceeds its slack by "
@@ -199,7 +199,6 @@ def check_linearity(rounds: Rounds, *, needed: float) -> Finding:
     share, rise = _in_bands(rounds.fitted[late], rounds.residual[late])
     return finding(
         "linearity",
-        "Linearity",
         Process(rounds.number[at - 1], logs, needed),
         tested=f"Is the mean {rounds.target} per unit of intensity linear in the context, or does a constant, a "
         "square, a cube of the prediction or a product of features help?",
@@ -243,7 +242,6 @@ def check_drift(rounds: Rounds, *, needed: float) -> Finding:
     moved = float(np.linalg.norm(late - early))
     return finding(
         "drift",
-        "Drift",
         Process(rounds.number[at - 1], logs, needed),
         tested=f"Are the {rounds.target}'s coefficients the same from the first round to the last?",
         found=f"Fitted to either half, they differ by a vector of norm {moved:.2g} (S = "
@@ -296,7 +294,6 @@ def check_dose_curve(rounds: Rounds, *, needed: float) -> Finding:
     edges, means = _in_bands(rounds.action, rounds.residual)
     return finding(
         "dose_curve",
-        "Dose curve",
         Process(rounds.number[at - 1], average([by_ratio, by_base], axis=0), needed),
         tested=f"Once divided by g, does the mean {rounds.target} still depend on the dose: another curve, or a part "
         "that does not vanish at dose 0?",
@@ -370,8 +367,8 @@ def check_noise(rounds: Rounds, *, needed: float) -> Finding:
     worst = max(sizes, key=lambda name: by_region[name][-1], default="no part yet")
     return finding(
         "noise",
-        "Noise by context and action",
         Process(rounds.number[at - 1], logs, needed),
+        title="Noise by context and action",
         tested=f"Is the {rounds.target}'s noise wider than κ = {rounds.noise:g} in some part of the contexts, the "
         "actions or the predictions?",
         found=f"The most suspect part is {worst}, with deviation {sizes.get(worst, 0.0):.3g}; over all parts from "
@@ -434,8 +431,8 @@ def check_influence(rounds: Rounds, *, needed: float) -> Finding:
     )
     return finding(
         "influence",
-        "Influential rounds",
         Process(rounds.number[at - 1], logs, needed),
+        title="Influential rounds",
         tested=f"Is there a single round whose {rounds.target} no noise with constant κ = {rounds.noise:g} explains?",
         found=f"{words}Leaving out round {top[0]['round']} would move the estimate the most, by {top[0]['shift']:.2g} "
         f"in the norm of the radius (κ = {rounds.noise:g}).",
@@ -552,8 +549,8 @@ def check_confounding(rounds: Rounds, *, needed: float) -> Finding:
     details: dict[str, Any] = {"without_advice": int(free.size), "explained": found.explained}
     return finding(
         "confounding",
-        "Confounded doses",
         Process(rounds.number[at - 1], logs, needed),
+        title="Confounded doses",
         tested="In rounds without recorded advice: were doses chosen without the context, or does it predict them?",
         found=told if free.size else "Advice is on record for every round.",
         fine=quiet if free.size else "Doses that followed advice depend on the context by a known rule.",

@@ -3,8 +3,6 @@
 A log as CSV and a `Log` have one row for each round, each outcome known before the next decision. A study, or its
 export as .jsonl, also tells when each outcome came, which rounds are void, and which random numbers were drawn.
 
-What a round would have given at another setting.
-
 **Exact** (an exact dose curve). With C = b₀ + g(s)(c + ξ), the same round at the setting a would have cost
 b₀ + (C − b₀)·g(a)/g(s), and earned R·g_r(a)/g_r(s). A round at intensity 0 says nothing about any other setting.
 

@@ -2,7 +2,6 @@
 
 A scenario changes the world, not the policy: the policy uses the stated constants, the world the true ones. If the
 truth lies within what is stated, the guarantee holds; if not, the table shows what is lost.
-A scenario is simulated many times, to forecast a study.
 """
 
 from __future__ import annotations
