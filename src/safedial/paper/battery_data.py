@@ -8,7 +8,7 @@ current negative**, in every source (NASA's B files have the opposite sign; thei
 experiment (RW), of the excerpt's block (RW9–12), of the cycle (B). Rows of one `group` may share a history; rows of two
 groups may not. Sources may add columns of their own after these.
 
-Step tables from NASA's own `.mat` files.
+NASA's own `.mat` files:
 
     RW    data.step[]: comment, type (C, D, R), time, relativeTime, voltage, current, temperature, date
     B     <name>.cycle[]: type, ambient_temperature, time (a date vector), data.{Voltage, Current, Temperature}_measured

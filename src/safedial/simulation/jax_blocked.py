@@ -135,16 +135,10 @@ def _compile(rules: list[Any], plan: Any, blocks: int, forms: tuple[str, ...]) -
 
 def _columns(rounds: Rounds) -> tuple[tuple[str, ...], list[Any]]:
     """The per-round inputs, with an empty column for the norm, which the device computes."""
-    given = {
-        "norm": np.zeros(rounds.number),
-        "rewards": rounds.rewards,
-        "costs": rounds.costs,
-        "seen": rounds.seen,
-        "coins": rounds.coins,
-        "baseline_cost": np.broadcast_to(rounds.baseline_cost, rounds.number) if np.any(rounds.baseline_cost) else None,
-        "reward_sensor": rounds.reward_sensor,
-        "cost_sensor": rounds.cost_sensor,
-    }
+    baseline = np.broadcast_to(rounds.baseline_cost, rounds.number) if np.any(rounds.baseline_cost) else None
+    names = ("rewards", "costs", "seen", "coins", "reward_sensor", "cost_sensor")
+    given = {"norm": np.zeros(rounds.number), **{name: getattr(rounds, name) for name in names}}
+    given["baseline_cost"] = baseline
     kept = {name: column for name, column in given.items() if column is not None}
     return tuple(kept), list(kept.values())
 
@@ -190,12 +184,8 @@ def _write(trace: Trace, rounds: Rounds, start: int, records: list[Any]) -> None
         trace.certified[row, part] = named["certified"] > 0
         if len(rounds.specs) > len(records):
             prediction = Prediction(
-                reward=named["reward"],
-                cost=named["cost"],
-                width=named["width"],
+                **{name: named[name] for name in ("reward", "cost", "width", "log_det", "informative_rounds")},
                 norm=np.sqrt(named["squares"]),
-                log_det=named["log_det"],
-                informative_rounds=named["informative_rounds"],
                 dim=rounds.dim,
             )
             write_shared_rows(trace, rounds, start, prediction)

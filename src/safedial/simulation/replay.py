@@ -43,6 +43,10 @@ BALANCE = 70.0
 SMALLEST, LARGEST, STEP = 32, 1024, 32
 
 
+REPLAYED = ("policy", "dose", "rewards", "costs", "reward_sensor", "cost_sensor", "baseline_cost")
+"""What a replay returns of its arguments, as they were checked."""
+
+
 def best_block(dim: int) -> int:
     """The model's block for contexts of this dimension, a multiple of 32.
 
@@ -159,16 +163,10 @@ def replay(
         trace, estimates = _replay_cpu(ENGINES[engine], rounds, size)
         device, kernel = "cpu", "none"
     return Replay(
-        policy=rounds.policy,
+        **{name: getattr(rounds, name) for name in REPLAYED},
         spec=spec,
-        dose=rounds.dose,
         **trace._asdict(),
         estimates=estimates,
-        rewards=rounds.rewards,
-        costs=rounds.costs,
-        reward_sensor=rounds.reward_sensor,
-        cost_sensor=rounds.cost_sensor,
-        baseline_cost=rounds.baseline_cost,
         seconds=time.perf_counter() - started,
         engine=engine,
         block=size,

@@ -294,7 +294,7 @@ def run_sweep(
     backend: Literal["loky", "dask"] = "loky",
     address: str | None = None,
     progress: Callable[[int], None] | None = None,
-    compute: Callable[[dict[str, Any]], dict[str, Any]] = run_cell,
+    compute: Compute = run_cell,
 ) -> Status:
     """Compute the cells of `grid` that are missing or damaged in folder `out`.
 
@@ -341,9 +341,7 @@ Run = Callable[[list[dict[str, Any]]], Iterable[Outcome]]
 Compute = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-def attempt(
-    cell: dict[str, Any], compute: Callable[[dict[str, Any]], dict[str, Any]] = run_cell, folder: str | None = None
-) -> Outcome:
+def attempt(cell: dict[str, Any], compute: Compute = run_cell, folder: str | None = None) -> Outcome:
     """Run one cell in a worker; an error is returned as a line of text, so that other cells continue. From `folder`,
     where the sweep was started, the worker may import what is the user's own.
     """

@@ -292,6 +292,11 @@ class Rounds:
     def __len__(self) -> int:
         return len(self.number)
 
+    @property
+    def at(self) -> NDArray[np.int64]:
+        """The rounds at which evidence is taken."""
+        return marks(len(self))
+
 
 def read_rounds(
     log: Log,

@@ -11,13 +11,12 @@ What the checks of a conformal spec use: a log, read round by round as HP-Confor
 Refits happen when the policy's would, so p-values and evidence equal those of an `Agent` that decided these rounds and
 received every outcome at once. A round without a dose has no known outcome.
 
-A log's rounds as HP-Student learns them: the p-value of each cost before it is learned.
-
-If the noise is i.i.d. Gaussian and contexts do not follow it, the pivots T_t = (y_t − ⟨x_t,μ̂⟩)/(s√(1+w²)), each with
-the fit before its round, are independent, and so are the p-values P(t_ν > T_t), which are uniform, given all contexts
-(bounds/t_laws.py). Bets on small ones are the evidence of an `Agent` that decided these rounds and received every
-outcome at once. Excesses of the threshold are a count: they depend on the doses, and a full dose is often safer. For
-the anytime guarantee, whose contexts may react, the evidence counts y_t above its bound (bounds/monitor.py).
+What the checks of a student spec use: the p-value of each cost before it is learned. If the noise is i.i.d. Gaussian
+and contexts do not follow it, the pivots T_t = (y_t − ⟨x_t,μ̂⟩)/(s√(1+w²)), each with the fit before its round, are
+independent, and so are the p-values P(t_ν > T_t), which are uniform, given all contexts (bounds/t_laws.py). Bets on
+small ones are the evidence of an `Agent` that decided these rounds and received every outcome at once. Excesses of the
+threshold are a count: they depend on the doses, and a full dose is often safer. For the anytime guarantee, whose
+contexts may react, the evidence counts y_t above its bound (bounds/monitor.py).
 """
 
 from __future__ import annotations
