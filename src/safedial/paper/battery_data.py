@@ -39,9 +39,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safedial.errors import InvalidInput, import_extra, require
+from safedial.model.namespace import Array
 
 COLUMNS = {
     "source": "text: which file and cut the row comes from; it travels with every row",
@@ -127,7 +127,6 @@ def _first(values: Any) -> Any:
 
 # --- Step tables from NASA's own `.mat` files
 
-Array = NDArray[np.float64]
 WINDOW = 300.0
 RW_FIELDS = ("comment", "type", "relativeTime", "time", "voltage", "current", "temperature", "date")
 B_FIELDS = ("type", "ambient_temperature", "time", "data")

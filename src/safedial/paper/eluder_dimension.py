@@ -64,8 +64,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.errors import is_whole, require
+from safedial.model.namespace import Array
 
-Array = NDArray[np.float64]
 Kind = Literal["exact", "lower bound", "upper bound"]
 
 

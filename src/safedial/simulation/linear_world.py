@@ -37,6 +37,7 @@ from safedial.model.namespace import namespace
 from safedial.model.spec import SafetySpec
 from safedial.simulation.world import (
     NOISES,
+    Array,
     Exposure,
     Generators,
     Normalised,
@@ -47,8 +48,6 @@ from safedial.simulation.world import (
     on_sphere,
     quantile,
 )
-
-Array = NDArray[np.float64]
 
 CANDIDATES = 4
 DRIFT = 1000

@@ -36,7 +36,7 @@ from safedial.rounds.rules import named_policy
 from safedial.simulation.attainable import attainable_curve
 from safedial.simulation.engines import start_batch
 from safedial.simulation.loop import Batch, Played, Round, Setting, calling_module, noted_interrupt
-from safedial.simulation.world import World
+from safedial.simulation.world import Array, World
 from safedial.simulation.worlds import as_world
 from safedial.stats import Seeds, as_seeds
 
@@ -64,8 +64,6 @@ def is_own_name(given: Any) -> bool:
 
 
 # --- Rounds × seeds × specs in one batch
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

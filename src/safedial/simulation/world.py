@@ -43,15 +43,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safedial.bounds.estimate import Prediction
 from safedial.bounds.safe_set import largest_safe_intensity
 from safedial.errors import require
-from safedial.model.namespace import namespace, where
+from safedial.model.namespace import Array, namespace, where
 from safedial.model.spec import CONSTANTS, SafetySpec
-
-Array = NDArray[np.float64]
 
 CUT = 2.0
 

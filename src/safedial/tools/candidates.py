@@ -18,7 +18,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safedial.bounds.radii import with_ridge
 from safedial.bounds.tolerated import Cost
@@ -27,6 +26,7 @@ from safedial.model.brackets import Growth
 from safedial.model.costs import read_costs
 from safedial.model.dose import Dose, identity
 from safedial.model.guarantee import GUARANTEES
+from safedial.model.namespace import Array
 from safedial.model.spec import CONSTANTS, VIOLATION_SHARE, SafetySpec
 from safedial.policies import Policy, make_policy
 from safedial.policies.baselines import clairvoyant
@@ -401,8 +401,6 @@ CANDIDATES = (
 
 
 # --- What each policy would earn
-
-Array = NDArray[np.float64]
 
 POINTS = 40
 STUDIES = (0.1, 0.9)

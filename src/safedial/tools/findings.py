@@ -56,6 +56,7 @@ from safedial.bounds.confidence import RADII
 from safedial.errors import require
 from safedial.io import card
 from safedial.model.dose import Dose
+from safedial.model.namespace import Array
 from safedial.model.spec import CONSTANTS, SafetySpec
 from safedial.rounds.log_file import Log
 
@@ -157,8 +158,6 @@ def shown(evidence: float | None) -> str:
 
 
 # --- Evidence against a linear mean with κ-sub-Gaussian noise, valid at any time
-
-Array = NDArray[np.float64]
 
 SPREADS = np.array([0.05, 0.15, 0.3, 0.5, 0.7, 0.9])
 """The values of s, each with an equal bet: from slightly to grossly wider noise."""

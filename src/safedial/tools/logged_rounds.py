@@ -35,12 +35,11 @@ from safedial.io import read_text
 from safedial.model.brackets import spread
 from safedial.model.dial import Dial, Features
 from safedial.model.guarantee import GUARANTEES
+from safedial.model.namespace import Array
 from safedial.model.spec import SafetySpec
 from safedial.rounds.log_file import CONTEXT, KNOWN, Log, is_export, parse_log, raw_contexts
 from safedial.rounds.rules import Rules
 from safedial.rounds.shield_options import costs_of
-
-Array = NDArray[np.float64]
 
 SETTING = "applied setting"
 

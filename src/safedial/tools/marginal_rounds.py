@@ -37,6 +37,7 @@ from safedial.errors import require
 from safedial.model.dial import Dial, Features
 from safedial.model.dose import Dose
 from safedial.model.guarantee import GUARANTEES
+from safedial.model.namespace import Array
 from safedial.model.spec import SafetySpec
 from safedial.policies import Policy, make_policy
 from safedial.policies.conformal import cost_bound
@@ -47,8 +48,6 @@ from safedial.rounds.log_file import Log
 from safedial.rounds.rules import named_policy
 from safedial.rounds.shield_options import costs_at, costs_of, raw_features
 from safedial.rounds.validation import make_rules
-
-Array = NDArray[np.float64]
 
 WATCHED = ("base", "growth", "start_scale", "direction")
 """The options that the watch and the bracket rest on; the others say what is given below the cap."""

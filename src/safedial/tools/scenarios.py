@@ -21,6 +21,7 @@ from safedial.bounds.radii import with_ridge
 from safedial.errors import InvalidInput, require
 from safedial.model.dose import Dose
 from safedial.model.guarantee import GUARANTEES
+from safedial.model.namespace import Array
 from safedial.model.spec import CONSTANTS, SafetySpec
 from safedial.policies import Policy, guaranteed_risk
 from safedial.policies.baselines import clairvoyant
@@ -183,8 +184,6 @@ def guarantee_kept(policy: Policy, scenario: Scenario, stated: SafetySpec) -> bo
 
 
 # --- Simulates one scenario many times, to forecast a study
-
-Array = NDArray[np.float64]
 
 POINTS = 40
 """The number of rounds at which curves are kept."""
