@@ -17,13 +17,10 @@ import numpy as np
 
 from safedial.bounds.estimate import Estimate, Prediction
 from safedial.errors import InvalidInput, import_extra, require
-from safedial.simulation.jax_device import device_named, x64
+from safedial.simulation.jax_device import device_named, jax, jnp, x64
 from safedial.simulation.replay_arguments import WAY_OUT, Rounds, Trace, check_norms, empty_trace
 from safedial.simulation.replay_round import write_shared_rows
 
-jax = import_extra("jax", "jax")
-jnp = import_extra("jax.numpy", "jax")
-kernels = import_extra("safedial.simulation.jax_replay", "jax")
 programs = import_extra("safedial.simulation.jax_replay", "jax")
 
 KERNELS = ("auto", "plain", "pallas", "interpret")
@@ -87,7 +84,7 @@ def _stream(rounds: Rounds, plan: Any, forms: tuple[str, ...]) -> tuple[Trace, t
     if not rounds.dose.is_identity:
         curves = (rounds.dose.cost.action, rounds.dose.reward.effect, rounds.dose.cost.effect)
     rules = [
-        kernels.Rule(rounds.policy.decide, rounds.policy.learns, spec, rounds.dim, curves, names) for spec in learning
+        programs.Rule(rounds.policy.decide, rounds.policy.learns, spec, rounds.dim, curves, names) for spec in learning
     ]
     block = plan.block
     blocks = max(1, min(CHUNK_BYTES // (block * rounds.dim * rounds.dtype.itemsize), -(-rounds.number // block)))
@@ -98,7 +95,7 @@ def _stream(rounds: Rounds, plan: Any, forms: tuple[str, ...]) -> tuple[Trace, t
     for start in range(0, rounds.number, blocks * block):
         part = slice(start, min(start + blocks * block, rounds.number))
         contexts = jax.device_put(_chunk(rounds, part, blocks * block), plan.device)
-        inputs = kernels.padded_inputs([column[part] for column in columns], blocks * block, rounds.dtype)
+        inputs = programs.padded_inputs([column[part] for column in columns], blocks * block, rounds.dtype)
         inputs = jax.device_put(inputs, plan.device)
         used = np.int32(-(-(part.stop - start) // block))
         records = []
@@ -175,7 +172,7 @@ def _write(trace: Trace, rounds: Rounds, start: int, records: list[Any]) -> None
     part = slice(start, stop)
     for row, record in enumerate(records):
         values = np.asarray(record)[:, : stop - start].astype(np.float64)
-        named = dict(zip((*kernels.TRACE, "squares"), values, strict=False))
+        named = dict(zip((*programs.TRACE, "squares"), values, strict=False))
         check_norms(rounds, start, named["squares"])
         whole = bool(np.all(np.isfinite(named["width"])))
         require(whole, "ridge", rounds.spec.ridge, "is too small for the contexts in this dtype", WAY_OUT)

@@ -25,7 +25,7 @@ from safedial.rounds.rules import Rules
 from safedial.study.amendment import amended_state
 from safedial.study.event import EVENT_KINDS, Event, Kind, RoundHistory, waits
 from safedial.study.log import events_about, read_event
-from safedial.study.state import State, sample_of, takes_back, watched_sample
+from safedial.study.state import Body, State, sample_of, takes_back, watched_sample
 from safedial.study.study_spec import StudySpec, with_limits
 from safedial.version import __version__
 
@@ -117,7 +117,6 @@ def decision_of(rules: Rules, body: Mapping[str, Any], context: Any) -> Decision
 # --- How an event changes the state, and how the state gives the next decision
 
 Vector = NDArray[np.float64]
-Body = Mapping[str, Any]
 
 NO_FIXES: Mapping[int, Any] = {}
 

@@ -43,10 +43,6 @@ class Scenario:
     factors: dict[str, float] = field(default_factory=dict)
     world: dict[str, Any] = field(default_factory=dict)
 
-    def true_spec(self, stated: SafetySpec) -> SafetySpec:
-        """The constants of the world."""
-        return true_spec(self.factors, stated)
-
 
 def true_spec(factors: Mapping[str, float], stated: SafetySpec) -> SafetySpec:
     """The spec with multiples of its constants."""
@@ -180,7 +176,7 @@ def complete(policy: Policy, spec: SafetySpec, assumed: Mapping[str, float]) -> 
 def guarantee_kept(policy: Policy, scenario: Scenario, stated: SafetySpec) -> bool:
     """Whether the policy's guarantee on the realized cost is proved in that scenario."""
     world = LinearWorld(dim=1, **scenario.world)
-    return guarantee_holds(policy, world, stated, true=scenario.true_spec(stated))
+    return guarantee_holds(policy, world, stated, true=true_spec(scenario.factors, stated))
 
 
 # --- Simulates one scenario many times, to forecast a study
@@ -226,7 +222,7 @@ def forecast(
     """
     world = place or LinearWorld(dim=dim, baseline_cost=baseline_cost, **scenario.world)
     stated = with_ridge(stated, policy.options.get("radius"), dim)
-    true = scenario.true_spec(stated)
+    true = true_spec(scenario.factors, stated)
     chunks: list[Played] = []
     options: Any = {"rounds": rounds, "seeds": seeds, "dose": dose, "points": 1, "progress": progress}
     run = simulate(policy, world, true, **options, record=chunks.append, stated=stated, engine=engine, device=device)
