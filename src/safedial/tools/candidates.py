@@ -473,16 +473,8 @@ def forecast(
     played: Scene, known: Simulation, user: Situation, *, seeds: Any, progress: Callable[[int], None] | None
 ) -> Forecast:
     """Simulate a scene; `known` is what was best in the same rounds."""
-    run = simulate(
-        played.policy,
-        played.world,
-        played.spec,
-        rounds=user.rounds,
-        seeds=seeds,
-        dose=played.dose,
-        points=POINTS,
-        progress=progress,
-    )
+    options: Any = {"rounds": user.rounds, "seeds": seeds, "dose": played.dose, "points": POINTS}
+    run = simulate(played.policy, played.world, played.spec, **options, progress=progress)
     earned, possible = run.reward_curve[:, 0], known.exact_clairvoyant_reward_curve[:, 0]
     shares = [_share(*each) for each in zip(earned, possible, strict=True)]
     named = ("share", "share_low", "share_high")
