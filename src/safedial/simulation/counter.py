@@ -16,10 +16,11 @@ import numpy as np
 from safedial.errors import import_extra
 from safedial.model.namespace import is_zero
 from safedial.model.spec import SafetySpec
-from safedial.simulation.jax_device import jax, jnp
 from safedial.simulation.linear_world import DRIFT, LinearWorld, Truth
 from safedial.simulation.world import CUT, NOISY, Exposure, World, deviation
 
+jax = import_extra("jax", "jax")
+jnp = import_extra("jax.numpy", "jax")
 ndtri = import_extra("jax.scipy.special", "jax").ndtri
 
 PARITY = 0x1BD11BDA

@@ -17,10 +17,12 @@ import numpy as np
 
 from safedial.bounds.estimate import Estimate, Prediction
 from safedial.errors import InvalidInput, import_extra, require
-from safedial.simulation.jax_device import device_named, jax, jnp, x64
+from safedial.simulation.jax_device import device_named, x64
 from safedial.simulation.replay_arguments import WAY_OUT, Rounds, Trace, check_norms, empty_trace
 from safedial.simulation.replay_round import write_shared_rows
 
+jax = import_extra("jax", "jax")
+jnp = import_extra("jax.numpy", "jax")
 programs = import_extra("safedial.simulation.jax_replay", "jax")
 
 KERNELS = ("auto", "plain", "pallas", "interpret")

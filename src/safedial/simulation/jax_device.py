@@ -7,7 +7,6 @@ from typing import Any
 from safedial.errors import import_extra, require
 
 jax = import_extra("jax", "jax")
-jnp = import_extra("jax.numpy", "jax")
 
 
 def x64(wanted: bool) -> Any:

@@ -24,7 +24,7 @@ import numpy as np
 from safedial.bounds import estimate
 from safedial.bounds.choice import check_intensities
 from safedial.bounds.radii import PLAIN, multipliers, needs_more
-from safedial.errors import InvalidInput, require
+from safedial.errors import InvalidInput, import_extra, require
 from safedial.model.namespace import is_zero
 from safedial.model.noise_scale import NoiseScale
 from safedial.model.spec import NUMBERS, SafetySpec
@@ -32,12 +32,15 @@ from safedial.policies import POLICIES, make_policy
 from safedial.simulation import counter, jax_rounds
 from safedial.simulation.engines import UNCOMPILED
 from safedial.simulation.fused_rounds import in_layout
-from safedial.simulation.jax_device import device_named, jax, jnp, x64
+from safedial.simulation.jax_device import device_named, x64
 from safedial.simulation.jax_rounds import Plan, play
 from safedial.simulation.linear_world import CANDIDATES, DataWorld, LinearWorld
 from safedial.simulation.loop import Batch, Played, Setting
 from safedial.simulation.rule import CURVES, Rule
 from safedial.simulation.world import NOISY, Draws, Exposure, World
+
+jax = import_extra("jax", "jax")
+jnp = import_extra("jax.numpy", "jax")
 
 BYTES = {"cpu": 32 << 20, "gpu": 4 << 30}
 """The size of a chunk's random numbers."""
