@@ -1,9 +1,7 @@
 """Progress of long work: a bar on the command line, nothing elsewhere.
 
-How results look in a notebook, and how they become pandas tables.
-
-A result says what to show: a title, rows, notes. The HTML has no scripts, and everything in it is escaped, because
-names, units and reasons are a user's own text.
+A result says what a notebook shows of it: a title, rows, notes. The HTML has no scripts, and everything in it is
+escaped, because names, units and reasons are a user's own text.
 
 Files: text and tables that are written whole or not at all, save files, and the provenance of a result.
 

@@ -16,45 +16,18 @@ from safedial.errors import InvalidInput, MissingExtra, explained, printable
 from safedial.version import __version__
 
 COMMANDS = {
-    "simulate": (
-        "simulate",
-        "Simulate a policy in a world, the paper's linear one by default, and report violations, regret and reward.",
-    ),
-    "calibrate": (
-        "calibrate",
-        "Fit a monotone dose curve and propose S, L and the noise constants, each with its reason.",
-    ),
+    "simulate": ("simulate", "Simulate a policy in a world, the paper's linear one by default."),
+    "calibrate": ("calibrate", "Fit a monotone dose curve and propose S, L and the noise constants."),
     "plan": ("plan", "Forecast a study's violations, reward and doses, both if the spec is true and if it is not."),
-    "check": (
-        "check",
-        "Check the guarantee's assumptions: norms, tails, linearity, drift, dose curve, noise, single rounds.",
-    ),
-    "evaluate": (
-        "check",
-        "Replay policies on a log: excesses, reward and doses, and where and for whom they would have exceeded.",
-    ),
+    "check": ("check", "Check the guarantee's assumptions on a log."),
+    "evaluate": ("check", "Replay policies on a log: excesses, reward and doses."),
     "monitor": ("check", "Watch the guarantee over a log: evidence over time, and the round of the alarm."),
-    "choose": (
-        "choose",
-        "Rank the policies whose assumptions you vouch for by what they would earn in your plan.",
-    ),
-    "eluder": (
-        "reproduce",
-        "Compute the eluder dimension of a class (exact, or marked as a bound) and Theorem 3's regret bound.",
-    ),
-    "serve": (
-        "serve",
-        "Serve a store's studies over HTTP, with an operator page at / and the API reference at /docs.",
-    ),
-    "demo": (
-        "serve",
-        "Start the service on a new SQLite file with a simulated dosing clinic, to show the operator page.",
-    ),
+    "choose": ("choose", "Rank the policies whose assumptions you vouch for by what they would earn in your plan."),
+    "eluder": ("reproduce", "Compute the eluder dimension of a class, and Theorem 3's regret bound."),
+    "serve": ("serve", "Serve a store's studies over HTTP, with an operator page."),
+    "demo": ("serve", "Start the service with a simulated dosing clinic, to show the operator page."),
     "doctor": ("doctor", "List what is installed and what each missing extra would add."),
-    "compare": (
-        "simulate",
-        "Compare policies on the same random numbers: differences of regret and of excesses, paired by seed.",
-    ),
+    "compare": ("simulate", "Compare policies on the same random numbers, with intervals paired by seed."),
     "reproduce": ("reproduce", "Reproduce the paper's results and compare them with the paper."),
     "sweep": ("sweep", "Run grids of simulations; an interrupted sweep continues where it stopped."),
     "battery": ("reproduce", "NASA's battery data: download it, list it, embed its texts."),
@@ -104,7 +77,7 @@ def make_app(wanted: str = "") -> typer.Typer:
                 each.help = each.help or _paragraphs(each.callback)
             made.add_typer(part, name=name, help=line)
         else:
-            made.command(name, help=_paragraphs(part))(part)
+            made.command(name, help=_paragraphs(part), short_help=line)(part)
     return made
 
 

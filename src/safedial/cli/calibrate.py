@@ -212,7 +212,6 @@ TABLE = ("loss", "difference", "error")
 
 
 def _print_families(name: str, chosen: Any) -> None:
-
     heads = ("family", "free numbers", "held-out loss", "behind the best", "± one error")
     rows = []
     for family, row in chosen.table.items():

@@ -197,7 +197,6 @@ def _source(log: str, storage: str | None) -> Iterator[tuple[Any, int]]:
 
 
 def _print_evaluation(title: str, heads: Any, rows: Any, lines: list[str]) -> None:
-
     from rich.console import Console
 
     print_table(title, heads, rows)

@@ -178,7 +178,6 @@ def _from_file(path: Path) -> dict[str, Any]:
 
 
 def _print(found: Any, paths: list[Path]) -> None:
-
     from rich.console import Console
 
     from safedial.tools.choosing import HEADS

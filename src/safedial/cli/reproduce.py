@@ -82,7 +82,6 @@ def make_commands(experiments: Sequence[Experiment]) -> typer.Typer:
         out: Out = Path("results"),
         json: Json = False,
     ) -> None:
-
         rule, way_out = "must be a count >= 1 here", "run one experiment to say which seeds"
         require(is_whole(seeds), "--seeds", seeds, rule, way_out)
         files: list[Path] = []
@@ -104,7 +103,6 @@ def make_command(group: Sequence[Experiment]) -> Callable[..., None]:
     from safedial.paper.experiment import run_and_draw
 
     def command(out: Path, json: bool, **options: Any) -> None:
-
         result = run_and_draw(group, out, options, bar=progress_bar)
         for part in [] if json else [part for each in group for part in each.table(out)]:
             typer.echo(part) if isinstance(part, str) else print_table(*part)
@@ -145,7 +143,6 @@ _OUT_AND_JSON = [
 
 
 def _show(result: Result, json: bool) -> None:
-
     if json:
         print_json({**result.content, "files": [str(path) for path in result.files]})
     else:

@@ -341,7 +341,6 @@ def stated_spec(fields: dict[str, Any], file: Any) -> Any:
 
 
 def _print(report: dict[str, Any], title: str, seeds: int, log: Path | None, *, heuristic: bool) -> None:
-
     shown = {name: value for name, value in report.items() if name != "settings"}
     shown["engine"] = " with draws from ".join(report["settings"][name] for name in ("engine", "draws"))
     guaranteed = report["guaranteed_risk"]
@@ -485,7 +484,6 @@ def _written(found: Any, folder: Path, seconds: float) -> list[Path]:
 
 
 def _print_comparison(found: Any, where: str) -> None:
-
     lines, first = [], next(iter(found.runs))
     for row in found.table:
         low, high = (f"{100.0 * row[f'violation_rate_{end}']:.3g}" for end in ("low", "high"))

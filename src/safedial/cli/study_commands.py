@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,15 +14,15 @@ import typer
 
 from safedial.cli.output import print_table, progress_bar, shown
 from safedial.cli.study_output import (
+    Answer,
     DecisionId,
-    Format,
-    JsonFlag,
     Name,
     Reason,
     Storage,
     after_import,
+    answering,
     opened,
-    print_answer,
+    print_fields,
     read_context,
     read_cost,
     read_fields,
@@ -43,9 +44,7 @@ def verify(
     checkpoint: Annotated[
         str | None, typer.Option(help="SEQ:HASH, as `checkpoint` printed it, or the file that it wrote.")
     ] = None,
-    format: Format = "table",
-    json: JsonFlag = False,
-) -> None:
+) -> Answer:
     """Check the log, its hash chain and every decision; without a name, those of all studies.
 
     Exit status 1, with the first bad seq, if they do not agree.
@@ -63,9 +62,7 @@ def verify(
                 reports = verify_store(store, checkpoint=kept, progress=advance, **more)
     ok = all(report.ok for report in reports)
     answer = reports[0].to_dict() if name else {"ok": ok, "reports": [report.to_dict() for report in reports]}
-    print_answer(answer, format, json, "\n".join(verify_words(report) for report in reports))
-    if not ok:
-        raise typer.Exit(1)
+    return answer, "\n".join(verify_words(report) for report in reports)
 
 
 def _kept(words: str | None) -> Any:
@@ -79,12 +76,10 @@ def export(
     name: Name,
     path: Annotated[Path, typer.Argument(help="Decisions to .csv or .parquet; every event to .jsonl.")],
     storage: Storage,
-    format: Format = "table",
-    json: JsonFlag = False,
-) -> None:
+) -> Answer:
     """Write a study to a file."""
     with opened(storage, name) as found:
-        print_answer({"file": str(found.export(path))}, format, json, f"Written:\n  {path}")
+        return {"file": str(found.export(path))}, f"Written:\n  {path}"
 
 
 def checkpoint(
@@ -93,9 +88,7 @@ def checkpoint(
     reason: Reason = "",
     *,
     out: Annotated[Path | None, typer.Option(help="A file for a second system to keep, JSON.")] = None,
-    format: Format = "table",
-    json: JsonFlag = False,
-) -> None:
+) -> Answer:
     """Print SEQ:HASH to keep elsewhere: `verify --checkpoint` then detects any later change to earlier events.
 
     Without a name, that of every study, which no log records.
@@ -114,7 +107,7 @@ def checkpoint(
         f"{each['seq']}:{each['hash']}" if name else f"{each['study']} {each['seq']}:{each['hash']}"
         for each in mark.get("studies", [mark])
     ]
-    print_answer(mark, format, json, "\n".join(words))
+    return mark, "\n".join(words)
 
 
 def check_target(out: Path, name: str) -> None:
@@ -134,16 +127,13 @@ def check_target(out: Path, name: str) -> None:
 def backup(
     target: Annotated[str, typer.Argument(help="A new SQLite file, or the URL of an empty store.")],
     storage: Storage,
-    format: Format = "table",
-    json: JsonFlag = False,
-) -> None:
+) -> Answer:
     """Copy a store while it is in use, and check the copy."""
     from safedial.study.manage import backup as copy
 
     with opened(storage) as store:
         made = copy(store, target)
-        words = f"{made['studies']} studies, {made['events']} events copied to {made['target']} and checked."
-        print_answer(made, format, json, words)
+        return made, f"{made['studies']} studies, {made['events']} events copied to {made['target']} and checked."
 
 
 def units(
@@ -151,23 +141,23 @@ def units(
     storage: Storage,
     *,
     unit: Annotated[str, typer.Argument(help="One unit, for its course; none for all units.")] = "",
-    format: Format = "table",
-    json: JsonFlag = False,
-) -> None:
+) -> Answer:
     """List the units of a study, with their own counts of excesses, or show the course of one."""
     with opened(storage, name) as found:
         told = found.unit(unit) if unit else {"units": found.units()}
-    if json or format == "json":
-        print_answer(told, format, json)
-        return
-    counts = [told] if unit else told["units"]
+    return told, partial(_print_units, name, told)
+
+
+def _print_units(name: str, told: dict[str, Any]) -> None:
+    """The counts of units, or of one with its course."""
+    counts = told.get("units", [told])
     heads = ("unit", "decisions", "outcomes", "violations", "share, 95 % interval")
     rows = [
         (each["unit"], *(shown(each[head]) for head in heads[1:4]), "{:.3f}–{:.3f}".format(*each["interval"]))
         for each in counts
     ]
     print_table(name, heads, rows)
-    if unit:
+    if "course" in told:
         names = ("visit", "at", "action", "applied_action", "reward", "cost", "status")
         heads = tuple(each.removesuffix("_action") for each in names)
         course = [[_cell(each, row.get(each)) for each in names] for row in told["course"]]
@@ -175,7 +165,7 @@ def units(
         typer.echo("The guarantee is about rounds, whosever they are; it states nothing for one unit alone.")
 
 
-def waiting(name: Name, storage: Storage, format: Format = "table", json: JsonFlag = False) -> None:
+def waiting(name: Name, storage: Storage) -> Answer:
     """List the decisions without an outcome yet, the oldest first, with the ids that `tell` takes."""
     from safedial.study.event import moment
 
@@ -186,12 +176,11 @@ def waiting(name: Name, storage: Storage, format: Format = "table", json: JsonFl
         {"decision_id": each, "at": moment(at), **{one: body.get(one) for one in names}}
         for each, (at, body) in bodies.items()
     ]
-    if json or format == "json" or not rows:
-        print_answer({"waiting": rows}, format, json, "No decision waits for an outcome.")
-        return
-    names = [one for one in rows[0] if any(row[one] is not None for row in rows)]
+    names = [one for one in rows[0] if any(row[one] is not None for row in rows)] if rows else []
     shown = [[_cell(one, row[one]) for one in names] for row in rows]
-    print_table(f"{name}: decisions without an outcome yet", [one.removesuffix("_id") for one in names], shown)
+    heads = [one.removesuffix("_id") for one in names]
+    table = partial(print_table, f"{name}: decisions without an outcome yet", heads, shown)
+    return {"waiting": rows}, table if rows else "No decision waits for an outcome."
 
 
 def _cell(name: str, value: Any) -> str:
@@ -211,7 +200,12 @@ def _cell(name: str, value: Any) -> str:
 study = typer.Typer(no_args_is_help=True)
 
 
-@study.command()
+def command(run: Callable[..., Answer]) -> None:
+    """Add a command under its own name."""
+    study.command(run.__name__.rstrip("_"))(answering(run))
+
+
+@command
 def create(
     name: Name,
     storage: Storage,
@@ -221,9 +215,7 @@ def create(
         list[str] | None, typer.Option("--set", help="NAME=VALUE, a field of the specification; may be repeated.")
     ] = None,
     load_if_exists: Annotated[bool, typer.Option(help="Open the study if it exists.")] = False,
-    format: Format = "table",
-    json: JsonFlag = False,
-) -> None:
+) -> Answer:
     """Create a study: --set dim=2 --set threshold=0.5 …, or --spec FILE."""
     from safedial.study.manage import make_study
     from safedial.study.store import Store
@@ -234,19 +226,21 @@ def create(
         answer = {"name": made.name, "spec": made.spec.fields, "warnings": notes}
         for note in notes:
             typer.echo(f"safedial: warning: {note}", err=True)
-        print_answer(answer, format, json, f"Study {name} is ready.")
+        return answer, f"Study {name} is ready."
 
 
-@study.command("list")
-def list_(storage: Storage, format: Format = "table", json: JsonFlag = False) -> None:
+@command
+def list_(storage: Storage) -> Answer:
     """List the studies of a store."""
     from safedial.study.manage import list_studies
 
     with opened(storage) as store:
-        print_answer({"studies": list_studies(store)}, format, json)
+        found = list_studies(store)
+    rows = [(row["name"], shown(row["events"])) for row in found]
+    return {"studies": found}, partial(print_table, "Studies", ("name", "events"), rows)
 
 
-@study.command()
+@command
 def ask(
     name: Name,
     context: Annotated[str, typer.Argument(help="0.6,0.3 or JSON: a list, or an object of features.")],
@@ -270,9 +264,7 @@ def ask(
     ] = None,
     unit: Annotated[str | None, typer.Option(help="Who gets it, for example a patient.")] = None,
     visit: Annotated[str | None, typer.Option(help="The visit. A unit's visit has one decision.")] = None,
-    format: Format = "table",
-    json: JsonFlag = False,
-) -> None:
+) -> Answer:
     """Advise an action for a context."""
     with opened(storage, name) as found:
         given = {"allow_extrapolation": allow_extrapolation, "proposal": proposal, "unit": unit, "visit": visit}
@@ -280,10 +272,10 @@ def ask(
         decision = found.ask(
             read_context(context, found.spec.rules.features), baseline_cost=baseline_cost, **noted, **given
         )
-        print_answer(decision.to_dict(), format, json, str(decision.explain()))
+        return decision.to_dict(), str(decision.explain())
 
 
-@study.command()
+@command
 def tell(
     decision_id: DecisionId,
     storage: Storage,
@@ -306,9 +298,7 @@ def tell(
         bool,
         typer.Option("--unrelated", help="Nothing was applied, for a reason that has nothing to do with the outcome."),
     ] = False,
-    format: Format = "table",
-    json: JsonFlag = False,
-) -> None:
+) -> Answer:
     """Report the outcome of a decision."""
     with opened(storage, decision_id=decision_id) as found:
         receipt = found.tell(
@@ -321,10 +311,10 @@ def tell(
             unrelated=unrelated,
         )
         after = " " + without_outcome(found.spec, decision_id, unrelated=False, final=True) if throttled else ""
-        print_answer(receipt.to_dict(), format, json, f"{receipt_words(receipt)}{after}")
+        return receipt.to_dict(), f"{receipt_words(receipt)}{after}"
 
 
-@study.command()
+@command
 def correct(
     decision_id: DecisionId,
     storage: Storage,
@@ -335,56 +325,50 @@ def correct(
         list[str] | None, typer.Option(help="The correct cost; NAME=VALUE for each where there are several.")
     ] = None,
     applied_action: Annotated[float | None, typer.Option(help="The setting that was really applied.")] = None,
-    format: Format = "table",
-    json: JsonFlag = False,
-) -> None:
+) -> Answer:
     """Correct values of a reported outcome."""
     with opened(storage, decision_id=decision_id) as found:
         receipt = found.correct(
             decision_id, reason=reason, reward=reward, cost=read_cost(cost), applied_action=applied_action
         )
-        print_answer(receipt.to_dict(), format, json, receipt_words(receipt))
+        return receipt.to_dict(), receipt_words(receipt)
 
 
-@study.command()
+@command
 def void(
     decision_id: DecisionId,
     storage: Storage,
     *,
     reason: Reason,
     unrelated: Annotated[bool, typer.Option(help="The reason has nothing to do with the outcome.")] = False,
-    format: Format = "table",
-    json: JsonFlag = False,
-) -> None:
+) -> Answer:
     """Declare a round void. Unless its reason is unrelated to the outcome, certified policies and HP-Student learn
     nothing from this round on; HP-Conformal and HP-Shield count it as exceeding. It cannot be undone or changed later.
     """
     with opened(storage, decision_id=decision_id) as found:
         receipt = found.void(decision_id, reason=reason, unrelated=unrelated)
         after = without_outcome(found.spec, decision_id, unrelated=unrelated, final=True)
-        print_answer(receipt.to_dict(), format, json, f"{receipt_words(receipt)} {after}")
+        return receipt.to_dict(), f"{receipt_words(receipt)} {after}"
 
 
-@study.command()
+@command
 def expire(
     decision_id: DecisionId,
     storage: Storage,
     *,
     reason: Reason,
     unrelated: Annotated[bool, typer.Option(help="The reason has nothing to do with the outcome.")] = False,
-    format: Format = "table",
-    json: JsonFlag = False,
-) -> None:
+) -> Answer:
     """Stop waiting for an outcome. Unless the reason is unrelated to it, a certified study learns nothing more until
     the outcome is reported.
     """
     with opened(storage, decision_id=decision_id) as found:
         (receipt,) = found.expire(decision_id, reason=reason, unrelated=unrelated)
         after = without_outcome(found.spec, decision_id, unrelated=unrelated, final=False)
-        print_answer(receipt.to_dict(), format, json, f"{receipt_words(receipt)} {after}")
+        return receipt.to_dict(), f"{receipt_words(receipt)} {after}"
 
 
-@study.command()
+@command
 def resume(
     name: Name,
     storage: Storage,
@@ -394,16 +378,14 @@ def resume(
     forget: Annotated[
         bool, typer.Option(help="hp_conformal, hp_shield, hp_student: restart without the earlier rounds.")
     ] = False,
-    format: Format = "table",
-    json: JsonFlag = False,
-) -> None:
+) -> Answer:
     """Clear an alarm, so that the study advises as usual again."""
     with opened(storage, name) as found:
         receipt = found.resume(reason, rule=rule, forget=forget)
-        print_answer(receipt.to_dict(), format, json, f"{receipt_words(receipt)} {resumed_words(receipt)}")
+        return receipt.to_dict(), f"{receipt_words(receipt)} {resumed_words(receipt)}"
 
 
-@study.command()
+@command
 def amend(
     name: Name,
     storage: Storage,
@@ -425,9 +407,7 @@ def amend(
         ),
     ] = None,
     key: Annotated[str | None, typer.Option(help="A name for the request, which is then carried out once.")] = None,
-    format: Format = "table",
-    json: JsonFlag = False,
-) -> None:
+) -> Answer:
     """Change the specification from the next decision on: --threshold 0.6, --set …, or --spec FILE."""
     with opened(storage, name) as found:
         changed = [*(field or []), *([] if threshold is None else [f"threshold={threshold!r}"])]
@@ -440,42 +420,39 @@ def amend(
         (event,) = found.events(receipt.seq, 1)["events"]
         words = f"{receipt_words(receipt)} Amended from round {event['body']['from_round']} on."
         after = "What was learned is kept." if event["body"]["keep_learning"] else "Learning starts again."
-        print_answer(receipt.to_dict(), format, json, f"{words} {after}")
+        return receipt.to_dict(), f"{words} {after}"
 
 
-@study.command("import")
+@command
 def import_(
     name: Name,
     path: Annotated[Path, typer.Argument(help="Past rounds, .csv or .parquet: features, action, reward, cost.")],
     storage: Storage,
     *,
     reason: Reason = "warm start",
-    format: Format = "table",
-    json: JsonFlag = False,
-) -> None:
+) -> Answer:
     """Import past rounds before the first decision: all of them or none."""
     with opened(storage, name) as found:
         count = found.import_history(path, reason=reason)
         words = f"{count} rounds imported. {after_import(found.spec)}"
-        print_answer({"name": name, "imported": count}, format, json, words)
+        return {"name": name, "imported": count}, words
 
 
-@study.command()
-def explain(decision_id: DecisionId, storage: Storage, format: Format = "table", json: JsonFlag = False) -> None:
+@command
+def explain(decision_id: DecisionId, storage: Storage) -> Answer:
     """Explain why an action was advised, and what its outcome was."""
     with opened(storage, decision_id=decision_id) as found:
         answer = {**found.decision(decision_id).to_dict(), "events": found.about(decision_id)}
-        print_answer(answer, format, json, str(found.explain(decision_id)))
+        return answer, str(found.explain(decision_id))
 
 
-@study.command()
-def status(name: Name, storage: Storage, format: Format = "table", json: JsonFlag = False) -> None:
+@command
+def status(name: Name, storage: Storage) -> Answer:
     """Print counts, the monitor's evidence, and whether and why the study stopped."""
     with opened(storage, name) as found:
         told = found.status()
-        words = told if json or format == "json" else with_named_wait(found, with_age(told))
-        print_answer(words, format, json)
+        return told, partial(print_fields, with_named_wait(found, with_age(told)))
 
 
-for command in (waiting, verify, export, checkpoint, backup, units):
-    study.command()(command)
+for each in (waiting, verify, export, checkpoint, backup, units):
+    command(each)

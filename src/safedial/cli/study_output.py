@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json as json_
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from safedial.cli.output import print_json, print_pairs, print_table, shown, wrapped
+from safedial.cli.output import print_json, print_pairs, wrapped
 from safedial.errors import InvalidInput, printable, require
 from safedial.model.guarantee import GUARANTEES
 
@@ -31,8 +33,6 @@ Storage = Annotated[
         help="The store: a file, sqlite:///my.db, or a server, postgresql://…",
     ),
 ]
-Format = Annotated[str, typer.Option(help="table or json.")]
-JsonFlag = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
 Name = Annotated[str, typer.Argument(help="The study's name.")]
 DecisionId = Annotated[str, typer.Argument(help="The decision's id, as `ask` printed it and `waiting` lists it.")]
 Reason = Annotated[str, typer.Option(help="The reason, in words.")]
@@ -54,17 +54,38 @@ def opened(storage: str, name: str | None = None, *, decision_id: str | None = N
 # --- Input and output of `safedial study`
 
 
-def print_answer(answer: dict[str, Any], format: str, json: bool, words: str = "") -> None:
-    """Print an answer as JSON, as `words` if there are any, or else as a table."""
-    require(format in ("table", "json"), "--format", format, "must be table or json")
-    if json or format == "json":
-        print_json(answer)
-    elif words:
-        typer.echo(wrapped(words))
-    elif isinstance(answer.get("studies"), list):
-        print_table("Studies", ("name", "events"), ((row["name"], shown(row["events"])) for row in answer["studies"]))
-    else:
-        print_pairs("", {name: _short(value) for name, value in answer.items()})
+Answer = tuple[dict[str, Any], str | Callable[[], None]]
+"""What a command answers: plain values, and the words, or what prints the table, that a person gets."""
+
+FORMATS = {
+    "format": ("table", Annotated[str, typer.Option(help="table or json.")]),
+    "json": (False, Annotated[bool, typer.Option("--json", help="The same as --format json.")]),
+}
+
+
+def answering(command: Callable[..., Answer]) -> Callable[..., None]:
+    """The command with the options of `FORMATS`; it prints its answer. An answer that is not `ok` exits with 1."""
+
+    @wraps(command)
+    def run(*, format: str, json: bool, **given: Any) -> None:
+        require(format in ("table", "json"), "--format", format, "must be table or json")
+        answer, told = command(**given)
+        if json or format == "json":
+            print_json(answer)
+        else:
+            typer.echo(wrapped(told)) if isinstance(told, str) else told()
+        if answer.get("ok") is False:
+            raise typer.Exit(1)
+
+    kind = Parameter.KEYWORD_ONLY
+    added = [Parameter(name, kind, default=each, annotation=hint) for name, (each, hint) in FORMATS.items()]
+    vars(run)["__signature__"] = Signature([*signature(command, eval_str=True).parameters.values(), *added])
+    return run
+
+
+def print_fields(status: dict[str, Any]) -> None:
+    """Names and values, without a title."""
+    print_pairs("", {name: _short(value) for name, value in status.items()})
 
 
 def without_outcome(spec: Any, decision_id: str, *, unrelated: bool, final: bool) -> str:

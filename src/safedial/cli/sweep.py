@@ -75,7 +75,6 @@ def plot(
 
 
 def _report(state: Any, table: str | None, json: bool) -> None:
-
     if json:
         print_json({**state._asdict(), **({"table": table} if table else {})})
         return

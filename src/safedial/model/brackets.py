@@ -155,7 +155,6 @@ def spread(step: float, sigma: float, *, error: float = 0.0) -> Growth:
 
 GROWTHS: dict[str, Callable[..., Growth]] = {"relative": relative, "additive": additive, "spread": spread}
 
-
 WRITTEN = 'in a spec file: growth = {growth = "additive", low = 0, high = 3}'
 """How a bracket is written, for messages."""
 

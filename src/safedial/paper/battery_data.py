@@ -8,7 +8,7 @@ current negative**, in every source (NASA's B files have the opposite sign; thei
 experiment (RW), of the excerpt's block (RW9–12), of the cycle (B). Rows of one `group` may share a history; rows of two
 groups may not. Sources may add columns of their own after these.
 
-Step tables from NASA's own `.mat` files.
+NASA's own `.mat` files:
 
     RW    data.step[]: comment, type (C, D, R), time, relativeTime, voltage, current, temperature, date
     B     <name>.cycle[]: type, ambient_temperature, time (a date vector), data.{Voltage, Current, Temperature}_measured
@@ -39,9 +39,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safedial.errors import InvalidInput, import_extra, require
+from safedial.model.namespace import Array
 
 COLUMNS = {
     "source": "text: which file and cut the row comes from; it travels with every row",
@@ -127,7 +127,6 @@ def _first(values: Any) -> Any:
 
 # --- Step tables from NASA's own `.mat` files
 
-Array = NDArray[np.float64]
 WINDOW = 300.0
 RW_FIELDS = ("comment", "type", "relativeTime", "time", "voltage", "current", "temperature", "date")
 B_FIELDS = ("type", "ambient_temperature", "time", "data")

@@ -36,7 +36,6 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safedial.bounds.estimate import Prediction
 from safedial.errors import require
@@ -44,7 +43,7 @@ from safedial.io import Advance, Bar, html_table, late_bar, no_bar, read_rows
 from safedial.model.dial import Dial
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec
-from safedial.paper.battery_data import FILES, data_folder, load_steps
+from safedial.paper.battery_data import FILES, Array, data_folder, load_steps
 from safedial.paper.embedders import (
     EMBEDDERS,
     PRECOMPUTED,
@@ -80,8 +79,6 @@ from safedial.tools.pages import (
     save,
     title,
 )
-
-Array = NDArray[np.float64]
 
 LARGEST_CURRENT = {"b": 4.0, "b_mat": 4.0, "rw26": 5.0, "rw9_12": 5.0, "rw": 5.0, "rw_mat": 5.0}
 SOURCES = tuple(LARGEST_CURRENT)

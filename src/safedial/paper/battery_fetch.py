@@ -1,14 +1,12 @@
-"""Download one file over HTTP: an interruption loses nothing, and a partial file is never mistaken for a whole one.
+"""Downloads NASA's randomized-usage archive, checks it, unpacks the `.mat` files, and records their origin.
 
-Bytes go to `<name>.partial`. A later call requests the rest (an HTTP range), and the file gets its name only when it is
-complete and has the expected SHA-256. An interrupted download is kept; a complete but wrong one is removed, because no
-later call could repair it.
-
-Downloads NASA's randomized-usage archive, checks it, unpacks the `.mat` files, and records their origin.
+An interruption loses nothing, and a partial file is never mistaken for a whole one. Bytes go to `<name>.partial`; a
+later call requests the rest (an HTTP range). A file gets its name only when it is whole and has the expected SHA-256. A
+complete but wrong download is removed, because no later call could repair it.
 
 The archive's checksum is not published, but those of its four `.mat` files are known from a public copy. So by default
 the unpacked files are checked against these. With `sha256` the archive itself is checked, and its files are then
-trusted. A file gets its name only when it is whole: it is unzipped, with its CRC, to a temporary file first.
+trusted.
 """
 
 from __future__ import annotations

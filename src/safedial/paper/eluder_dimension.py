@@ -1,7 +1,6 @@
 """Eluder dimensions: of a finite class, exactly or from below; of linear functions and of RKHS balls, both bounds.
 
-Longest sequences at one level v: each context needs a pair with gap ≥ v there and Σ gap² < v² before it.
-
+**Longest sequences at one level v**: each context needs a pair with gap ≥ v there and Σ gap² < v² before it.
 Whether x can follow depends only on the set A of its predecessors, and what can follow A can follow any subset of A.
 Hence
 
@@ -14,8 +13,6 @@ Hence
 
 `_grow` is fast if sequences are short, `_shrink` if they hold nearly all contexts. Both process all sets of one size
 together and visit each set once.
-
-The eluder dimension of a finite class, given as a matrix of values: functions × contexts.
 
 **A context appears at most once.** If x stood at places i < j, its pair at j would have √Σ_{before j}(f − f′)² ≥ |(f
 − f′)(x_i)| = |(f − f′)(x)| > ε′, and not ≤ ε′. The same holds for a pair: one that has served at x_i is > ε′ there,
@@ -36,14 +33,11 @@ The first i − 1 contexts enter only as a set, so `search` walks over sets of c
 **Rounding.** Sums within a relative 1e-12 of v² count as ties (not independent), and so do differences within 1e-12
 of ε.
 
-Reference: Russo & Van Roy (2013), Eluder dimension and the sample complexity of optimistic exploration, NeurIPS.
+**Linear functions and RKHS balls.** F = {⟨φ(x), w⟩ : ‖w‖ ≤ S}, so a difference of two functions has a ρ = w − w′ with
+‖ρ‖ ≤ 2S, and every such ρ occurs; in an RKHS, S is the norm B. A larger ε′ amounts to a smaller ball, so ε′ = ε serves
+as well as any other.
 
-Linear functions of bounded norm: bounds from below and above. `kernel_eluder` uses the same argument for RKHS balls.
-
-F = {⟨φ(x), w⟩ : ‖w‖ ≤ S}, so a difference of two functions has a ρ = w − w′ with ‖ρ‖ ≤ 2S, and every such ρ occurs.
-A larger ε′ amounts to a smaller ball, so ε′ = ε serves as well as any other.
-
-**From above.** Fix c > 0 and let λ = c·ε²/(2S)², V = λI + Σ_{j<i} φ_jφ_jᵀ. If x_i is ε-independent of its
+From above: fix c > 0 and let λ = c·ε²/(2S)², V = λI + Σ_{j<i} φ_jφ_jᵀ. If x_i is ε-independent of its
 predecessors, its ρ has ρᵀVρ ≤ ε² + λ(2S)² = (1 + c)ε², so ε < ⟨φ_i, ρ⟩ ≤ ‖φ_i‖_{V⁻¹}·ε√(1 + c): u_i := ‖φ_i‖²_{V⁻¹} >
 1/(1 + c). (u_i = σ²/λ, with σ² the posterior variance at ridge λ.) Each context multiplies the determinant by 1 +
 u_i, so a sequence of k contexts has
@@ -54,17 +48,9 @@ where K is the kernel matrix of its contexts. At c = 1, which gives ln(3/2), thi
 c holds, so the least over a grid of c does. A sequence's first k contexts are a sequence, so dim_E is below the first
 k that breaks (*).
 
-Reference: Russo & Van Roy (2013), section on linear classes; for (*) with kernels, Srinivas et al. (2010) define the
-information gain ½ ln det(I + K/λ).
-
-Functions of a reproducing-kernel Hilbert space with norm ≤ B, on contexts whose kernel matrix is given.
-
-A larger ε′ amounts to a smaller ball, so ε′ = ε serves as well as any other. `linear_eluder` derives what both bounds
-use: with λ = c·ε²/(2B)² and σ² the posterior variance at ridge λ, a context that is ε-independent of its predecessors
-has σ²/λ > 1/(1 + c).
-
-References: Russo & Van Roy (2013); Srinivas et al. (2010) for the information gain, here ln det(I + K/λ), twice
-theirs; Nemhauser, Wolsey & Fisher (1978) for greedy choices of a submodular gain.
+References: Russo & Van Roy (2013), Eluder dimension and the sample complexity of optimistic exploration, NeurIPS;
+Srinivas et al. (2010) for the information gain, here ln det(I + K/λ), twice theirs; Nemhauser, Wolsey & Fisher (1978)
+for greedy choices of a submodular gain.
 """
 
 from __future__ import annotations
@@ -78,8 +64,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.errors import is_whole, require
+from safedial.model.namespace import Array
 
-Array = NDArray[np.float64]
 Kind = Literal["exact", "lower bound", "upper bound"]
 
 

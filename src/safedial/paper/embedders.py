@@ -66,6 +66,7 @@ from numpy.typing import NDArray
 
 from safedial.errors import InvalidInput, import_extra, is_whole, require
 from safedial.io import replacing, write_bytes, write_text
+from safedial.model.namespace import Array
 from safedial.paper.battery_fetch import file_sha256
 
 
@@ -155,8 +156,6 @@ def text_hash(text: str) -> str:
 
 
 # --- Vectors for context texts
-
-Array = NDArray[np.float64]
 
 PRECOMPUTED = {
     "b": "battery_gemma3_270m_b.npz",

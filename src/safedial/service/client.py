@@ -151,7 +151,6 @@ def _read(path: Path) -> dict[str, SeenHead]:
 RETRIED = (408, 425, 429, 500, 502, 503, 504)
 """Status codes after which the same request, with the same idempotency key, may succeed."""
 
-
 CHECKED_SECONDS = 60.0
 """How long a connection is trusted to lead to the log whose head was compared."""
 

@@ -53,8 +53,8 @@ BURST = 250
 class Clinic:
     """Draws patients and their outcomes. `due` holds the reports still to be sent, by time."""
 
-    def __init__(self, client: Client, seed: int) -> None:
-        self.client, self.random = client, np.random.default_rng(seed)
+    def __init__(self, client: Client) -> None:
+        self.client, self.random = client, np.random.default_rng(0)
         self.due: list[tuple[float, int, Callable[[], Any]]] = []
         self.count = self.visits = 0
         self.curve = hill(ed50=SPEC["dose"]["ed50"], slope=SPEC["dose"]["slope"])
@@ -115,7 +115,6 @@ def run_demo(
     folder: Path | None = None,
     seconds: float | None = None,
     pace: float = 4.0,
-    seed: int = 0,
 ) -> None:
     """Serve a new store and run the clinic until interrupted, or for the given number of seconds."""
     require(0 < pace <= 1000, "pace", pace, "must lie between 0 and 1000 patients per second")
@@ -130,7 +129,7 @@ def run_demo(
             client.create_study(NAME, SPEC)
             say(f"The operator page: {url}/#{NAME}\nA simulated clinic uses the service; stop it with Ctrl-C.")
             try:
-                _run(Clinic(client, seed), seconds, pace)
+                _run(Clinic(client), seconds, pace)
             finally:
                 client.close()
     finally:

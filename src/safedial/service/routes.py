@@ -336,7 +336,6 @@ MOST_DRAWN = 200
 LOOK_SECONDS = 0.4
 """Seconds that the page waits for a log that is still being read; it then shows what was read so far."""
 
-
 EVENTS_QUERY = {"from_seq": "the first seq to return", "limit": "the largest number of events"}
 
 

@@ -2,8 +2,6 @@
 
 The database extracts the few numbers needed from each event and returns a whole page of them as one JSON text, so a
 page costs the serving process one call and a few milliseconds, however busy its writer is.
-
-The monitor's evidence over time, from a study's columns: `safedial.bounds.monitor` for all rounds at once.
 """
 
 from __future__ import annotations

@@ -18,9 +18,7 @@ from safedial.model.dose import Dose
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec, as_columns, check_grids
 from safedial.simulation.linear_world import LinearWorld
-from safedial.simulation.world import Exposure, World, generators
-
-Array = NDArray[np.float64]
+from safedial.simulation.world import Array, Exposure, World, generators
 
 LEAST_BLOCK = 16
 """Rounds in a block, or d if that is more. Estimates do not depend on it, up to rounding."""

@@ -42,9 +42,7 @@ from numpy.typing import NDArray
 from safedial.errors import is_number, is_whole, require
 from safedial.model.brackets import Growth
 from safedial.model.spec import SafetySpec
-from safedial.simulation.world import Draws, Exposure, Generators, Normalised, Outcome, World, normals
-
-Array = NDArray[np.float64]
+from safedial.simulation.world import Array, Draws, Exposure, Generators, Normalised, Outcome, World, normals
 
 CURVES = ("power", "hinge", "binary", "stated")
 TOLERANCE, STEEPNESS, KNEE, BINDING, LOST, FALL = range(6)

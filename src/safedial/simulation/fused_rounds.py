@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -54,19 +55,11 @@ def linear(dim: int, *, seeds_last: bool) -> Learner:
         inverse = jnp.eye(dim).reshape(dim, dim, *(1 for _ in batch)) / ridge * jnp.ones(batch)
         return Estimate(inverse, *(jnp.zeros((dim, *batch)) for _ in range(2)), *(jnp.zeros(batch) for _ in range(2)))
 
+    def dot(left: Any, right: Any) -> Any:
+        return jnp.sum(left * right, axis=over)
+
     def predict(state: Estimate, context: Any) -> Prediction:
-        direction = jnp.sum(state.inverse * column(context), axis=across)
-        squared = jnp.sum(context * direction, axis=over)
-        return Prediction(
-            reward=jnp.sum(context * state.reward_coef, axis=over),
-            cost=jnp.sum(context * state.cost_coef, axis=over),
-            width=jnp.sqrt(jnp.maximum(squared, 0.0)),
-            norm=jnp.sqrt(jnp.sum(context * context, axis=over)),
-            log_det=state.log_det,
-            informative_rounds=state.informative_rounds,
-            dim=dim,
-            direction=direction,
-        )
+        return _seen(dot, state, context, jnp.sum(state.inverse * column(context), axis=across), dim)
 
     def update(state: Estimate, seen: Prediction, reward: Any, cost: Any, weight: Any) -> Estimate:
         squared = seen.width * seen.width
@@ -80,6 +73,20 @@ def linear(dim: int, *, seeds_last: bool) -> Learner:
         )
 
     return Learner(init, predict, update)
+
+
+def _seen(dot: Callable[[Any, Any], Any], state: Estimate, context: Any, direction: Any, dim: int) -> Prediction:
+    """The prediction in any layout, from its inner product and from Σ⁻¹x."""
+    return Prediction(
+        reward=dot(context, state.reward_coef),
+        cost=dot(context, state.cost_coef),
+        width=jnp.sqrt(jnp.maximum(dot(context, direction), 0.0)),
+        norm=jnp.sqrt(dot(context, context)),
+        log_det=state.log_det,
+        informative_rounds=state.informative_rounds,
+        dim=dim,
+        direction=direction,
+    )
 
 
 def packed_place(i: int, j: int) -> int:
@@ -97,17 +104,7 @@ def packed(dim: int) -> Learner:
 
     def predict(state: Estimate, context: Any) -> Prediction:
         rows = ((state.inverse[packed_place(i, j)] for j in range(dim)) for i in range(dim))
-        direction = tuple(dot(row, context) for row in rows)
-        return Prediction(
-            reward=dot(context, state.reward_coef),
-            cost=dot(context, state.cost_coef),
-            width=jnp.sqrt(jnp.maximum(dot(context, direction), 0.0)),
-            norm=jnp.sqrt(dot(context, context)),
-            log_det=state.log_det,
-            informative_rounds=state.informative_rounds,
-            dim=dim,
-            direction=direction,
-        )
+        return _seen(dot, state, context, tuple(dot(row, context) for row in rows), dim)
 
     def update(state: Estimate, seen: Prediction, reward: Any, cost: Any, weight: Any) -> Estimate:
         growth = weight * seen.width * seen.width

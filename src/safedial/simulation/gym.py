@@ -14,14 +14,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
-from numpy.typing import NDArray
 
 from safedial.errors import require
 from safedial.model.dose import Dose, DoseCurve, as_dose
 from safedial.model.spec import CONSTANTS, NUMBERS, SafetySpec
-from safedial.simulation.world import NOISY, Exposure, World, generators
-
-Array = NDArray[np.float64]
+from safedial.simulation.world import NOISY, Array, Exposure, World, generators
 
 
 class SafeDialEnv(gymnasium.Env[Array, Array]):

@@ -23,7 +23,6 @@ from safedial.simulation.replay_round import write_shared_rows
 
 jax = import_extra("jax", "jax")
 jnp = import_extra("jax.numpy", "jax")
-kernels = import_extra("safedial.simulation.jax_replay", "jax")
 programs = import_extra("safedial.simulation.jax_replay", "jax")
 
 KERNELS = ("auto", "plain", "pallas", "interpret")
@@ -87,7 +86,7 @@ def _stream(rounds: Rounds, plan: Any, forms: tuple[str, ...]) -> tuple[Trace, t
     if not rounds.dose.is_identity:
         curves = (rounds.dose.cost.action, rounds.dose.reward.effect, rounds.dose.cost.effect)
     rules = [
-        kernels.Rule(rounds.policy.decide, rounds.policy.learns, spec, rounds.dim, curves, names) for spec in learning
+        programs.Rule(rounds.policy.decide, rounds.policy.learns, spec, rounds.dim, curves, names) for spec in learning
     ]
     block = plan.block
     blocks = max(1, min(CHUNK_BYTES // (block * rounds.dim * rounds.dtype.itemsize), -(-rounds.number // block)))
@@ -98,7 +97,7 @@ def _stream(rounds: Rounds, plan: Any, forms: tuple[str, ...]) -> tuple[Trace, t
     for start in range(0, rounds.number, blocks * block):
         part = slice(start, min(start + blocks * block, rounds.number))
         contexts = jax.device_put(_chunk(rounds, part, blocks * block), plan.device)
-        inputs = kernels.padded_inputs([column[part] for column in columns], blocks * block, rounds.dtype)
+        inputs = programs.padded_inputs([column[part] for column in columns], blocks * block, rounds.dtype)
         inputs = jax.device_put(inputs, plan.device)
         used = np.int32(-(-(part.stop - start) // block))
         records = []
@@ -136,16 +135,10 @@ def _compile(rules: list[Any], plan: Any, blocks: int, forms: tuple[str, ...]) -
 
 def _columns(rounds: Rounds) -> tuple[tuple[str, ...], list[Any]]:
     """The per-round inputs, with an empty column for the norm, which the device computes."""
-    given = {
-        "norm": np.zeros(rounds.number),
-        "rewards": rounds.rewards,
-        "costs": rounds.costs,
-        "seen": rounds.seen,
-        "coins": rounds.coins,
-        "baseline_cost": np.broadcast_to(rounds.baseline_cost, rounds.number) if np.any(rounds.baseline_cost) else None,
-        "reward_sensor": rounds.reward_sensor,
-        "cost_sensor": rounds.cost_sensor,
-    }
+    baseline = np.broadcast_to(rounds.baseline_cost, rounds.number) if np.any(rounds.baseline_cost) else None
+    names = ("rewards", "costs", "seen", "coins", "reward_sensor", "cost_sensor")
+    given = {"norm": np.zeros(rounds.number), **{name: getattr(rounds, name) for name in names}}
+    given["baseline_cost"] = baseline
     kept = {name: column for name, column in given.items() if column is not None}
     return tuple(kept), list(kept.values())
 
@@ -182,7 +175,7 @@ def _write(trace: Trace, rounds: Rounds, start: int, records: list[Any]) -> None
     part = slice(start, stop)
     for row, record in enumerate(records):
         values = np.asarray(record)[:, : stop - start].astype(np.float64)
-        named = dict(zip((*kernels.TRACE, "squares"), values, strict=False))
+        named = dict(zip((*programs.TRACE, "squares"), values, strict=False))
         check_norms(rounds, start, named["squares"])
         whole = bool(np.all(np.isfinite(named["width"])))
         require(whole, "ridge", rounds.spec.ridge, "is too small for the contexts in this dtype", WAY_OUT)
@@ -191,12 +184,8 @@ def _write(trace: Trace, rounds: Rounds, start: int, records: list[Any]) -> None
         trace.certified[row, part] = named["certified"] > 0
         if len(rounds.specs) > len(records):
             prediction = Prediction(
-                reward=named["reward"],
-                cost=named["cost"],
-                width=named["width"],
+                **{name: named[name] for name in ("reward", "cost", "width", "log_det", "informative_rounds")},
                 norm=np.sqrt(named["squares"]),
-                log_det=named["log_det"],
-                informative_rounds=named["informative_rounds"],
                 dim=rounds.dim,
             )
             write_shared_rows(trace, rounds, start, prediction)

@@ -12,10 +12,8 @@ turn, so the rest of the block follows by matrix products alone, without a facto
 The body works on whole vectors with masks, never on slices, because a kernel can hold those in registers; the same body
 runs in both forms.
 
-The compiled program of `jax_blocked`: a chunk of blocks, each made of runs of rounds.
-
-For a block of B rounds, with rows X (B, d), V = XΣ⁻¹, G = VXᵀ and E, first the identity, P = [E | G]. Each run s of n
-rounds:
+The compiled program of `jax_blocked` plays a chunk of blocks. For a block of B rounds, with rows X (B, d), V = XΣ⁻¹, G
+= VXᵀ and E, first the identity, P = [E | G]. Each run s of n rounds:
 
     T, record ← the run's sequential kernel on G_ss, m_s          (`jax_kernel`)
     Q = Tᵀ P_s            what each round of the run saw at its turn
@@ -213,7 +211,6 @@ def padded_inputs(columns: list[Any], size: int, dtype: Any) -> np.ndarray[Any, 
 
 matmul = partial(jnp.matmul, precision="highest")
 cut, put = jax.lax.dynamic_slice_in_dim, jax.lax.dynamic_update_slice_in_dim
-
 
 GRAPHS: dict[str, Any] = {
     "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,DYNAMIC_SLICE_FUSION,WHILE",

@@ -14,12 +14,9 @@ means and noise then has a place for each. The clairvoyant keeps each cost's sha
 Every number comes from a generator keyed by (seed, stream), in order of rounds. So, up to rounding, results do not
 depend on how seeds are batched, how rounds are chunked, or which engine is used.
 
-A world made from data of your own: its contexts are rows of a table.
-
-In every round each seed draws a row at random, with replacement. What a full dose gives there is known for each row, or
-is a function of the context:
-
-    R = g_r(α)(θ*(x) + ξ_r) + ε_r          C = g_c(α)(μ*(x) + ξ_c) + ε_c
+`DataWorld` is made from data of your own. In every round each seed draws a row of a table at random, with replacement.
+What a full dose gives there, θ*(x) and μ*(x) in place of ⟨x,θ*⟩ and ⟨x,μ*⟩, is known for each row, or is a function of
+the context.
 """
 
 from __future__ import annotations
@@ -40,6 +37,7 @@ from safedial.model.namespace import namespace
 from safedial.model.spec import SafetySpec
 from safedial.simulation.world import (
     NOISES,
+    Array,
     Exposure,
     Generators,
     Normalised,
@@ -50,8 +48,6 @@ from safedial.simulation.world import (
     on_sphere,
     quantile,
 )
-
-Array = NDArray[np.float64]
 
 CANDIDATES = 4
 DRIFT = 1000

@@ -36,9 +36,7 @@ from safedial.simulation.rule import (
     exceeded,
     sent_context,
 )
-from safedial.simulation.world import NOISY, Draws, Exposure, Outcome, World, generators
-
-Array = NDArray[np.float64]
+from safedial.simulation.world import NOISY, Array, Draws, Exposure, Outcome, World, generators
 
 
 class Round(NamedTuple):

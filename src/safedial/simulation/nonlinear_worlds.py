@@ -30,16 +30,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safedial.errors import InvalidInput, require
 from safedial.model.spec import SafetySpec
 from safedial.policies.classes.features import check_coordinates
 from safedial.policies.classes.function_class import check_bound, check_whole
 from safedial.policies.classes.kernel import parse_kernel
-from safedial.simulation.world import NOISES, Exposure, Generators, Normalised, Outcome, World, normals
-
-Array = NDArray[np.float64]
+from safedial.simulation.world import NOISES, Array, Exposure, Generators, Normalised, Outcome, World, normals
 
 KINDS = ("finite", "kernel", "logistic", "dose-toxicity")
 CENTRES = 16

@@ -12,8 +12,6 @@ itself, read by one product and updated by the other once per block. The sum is 
 
 MR, the flops that a machine does while it moves one element, is near 70 on the machines we measured; under the root it
 matters little, and the minimum is flat.
-
-`replay`: one signature for every engine.
 """
 
 from __future__ import annotations
@@ -43,6 +41,10 @@ BALANCE = 70.0
 """M·R of the model: flops for each element moved."""
 
 SMALLEST, LARGEST, STEP = 32, 1024, 32
+
+
+REPLAYED = ("policy", "dose", "rewards", "costs", "reward_sensor", "cost_sensor", "baseline_cost")
+"""What a replay returns of its arguments, as they were checked."""
 
 
 def best_block(dim: int) -> int:
@@ -161,16 +163,10 @@ def replay(
         trace, estimates = _replay_cpu(ENGINES[engine], rounds, size)
         device, kernel = "cpu", "none"
     return Replay(
-        policy=rounds.policy,
+        **{name: getattr(rounds, name) for name in REPLAYED},
         spec=spec,
-        dose=rounds.dose,
         **trace._asdict(),
         estimates=estimates,
-        rewards=rounds.rewards,
-        costs=rounds.costs,
-        reward_sensor=rounds.reward_sensor,
-        cost_sensor=rounds.cost_sensor,
-        baseline_cost=rounds.baseline_cost,
         seconds=time.perf_counter() - started,
         engine=engine,
         block=size,

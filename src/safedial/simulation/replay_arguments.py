@@ -2,8 +2,6 @@
 
 Contexts may be a memory map far larger than memory, so they are never read as a whole: `read_block` reads the rounds of
 one block and refuses a context that is not finite or too long, naming the round.
-
-What a replay returns, and the arrays it is written into while it runs.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safedial.bounds.margin import noise_margin
 from safedial.errors import require
@@ -30,7 +29,7 @@ from safedial.simulation.loop import Played
 from safedial.simulation.nonlinear_worlds import NonlinearWorld, waves
 from safedial.simulation.rule import CURVES
 from safedial.simulation.run import Simulation, simulate
-from safedial.simulation.world import SUB_GAUSSIAN, World, exceeds_rarely, quantile
+from safedial.simulation.world import SUB_GAUSSIAN, Array, World, exceeds_rarely, quantile
 from safedial.stats import Seeds, seed_interval, violation_interval
 
 if TYPE_CHECKING:
@@ -159,8 +158,6 @@ def margin_holds(spec: SafetySpec, world: World) -> bool:
 
 
 # --- A simulation in a few plain numbers
-
-Array = NDArray[np.float64]
 
 
 def summary(simulation: Simulation, row: int = 0) -> dict[str, Any]:

@@ -3,12 +3,10 @@
 For what a person runs: simulations, comparisons, sweeps and plans. Agents, studies and the service take your own policy
 as an object and import nothing by name.
 
-Rounds × seeds × specs in one batch.
-
-The loop runs over rounds; everything else is an array axis. Arrays are (specs, seeds) with one row for each value of
-the swept spec fields; all rows see the same contexts and noise (common random numbers). Without sensor noise and
-baseline cost, R/g and C/g do not depend on the dose, so doses cannot influence what is learned: all rows then share one
-estimate, and a grid of thresholds costs little more than one.
+The loop of `simulate` runs over rounds; everything else is an array axis. Arrays are (specs, seeds) with one row for
+each value of the swept spec fields; all rows see the same contexts and noise (common random numbers). Without sensor
+noise and baseline cost, R/g and C/g do not depend on the dose, so doses cannot influence what is learned: all rows then
+share one estimate, and a grid of thresholds costs little more than one.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ from safedial.rounds.rules import named_policy
 from safedial.simulation.attainable import attainable_curve
 from safedial.simulation.engines import start_batch
 from safedial.simulation.loop import Batch, Played, Round, Setting, calling_module, noted_interrupt
-from safedial.simulation.world import World
+from safedial.simulation.world import Array, World
 from safedial.simulation.worlds import as_world
 from safedial.stats import Seeds, as_seeds
 
@@ -66,8 +64,6 @@ def is_own_name(given: Any) -> bool:
 
 
 # --- Rounds × seeds × specs in one batch
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

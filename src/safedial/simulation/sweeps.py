@@ -15,14 +15,10 @@
 `name = "module:factory"`, of your own, and so for a policy. `seeds` is a count, a list, or a range such as "0:100".
 One cell is one policy, one spec, one world and one block of seeds.
 
-One cell: run it, keep its result in a file named by its key, and detect a damaged file.
-
-Run the missing cells of a grid: in this process, on all cores (loky), or on a Dask cluster, with the same bytes.
+The missing cells of a grid are run in this process, on all cores (loky), or on a Dask cluster, with the same bytes.
 
 The parent writes each result as it arrives, so a killed worker loses only the cells it was running: loky restarts them
 at once, Dask gives them to another worker, and the same command run again computes only what is missing.
-
-What a sweep's folder holds, as one tidy table: a row for each policy × spec × world, seeds pooled.
 """
 
 from __future__ import annotations
@@ -298,7 +294,7 @@ def run_sweep(
     backend: Literal["loky", "dask"] = "loky",
     address: str | None = None,
     progress: Callable[[int], None] | None = None,
-    compute: Callable[[dict[str, Any]], dict[str, Any]] = run_cell,
+    compute: Compute = run_cell,
 ) -> Status:
     """Compute the cells of `grid` that are missing or damaged in folder `out`.
 
@@ -345,9 +341,7 @@ Run = Callable[[list[dict[str, Any]]], Iterable[Outcome]]
 Compute = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-def attempt(
-    cell: dict[str, Any], compute: Callable[[dict[str, Any]], dict[str, Any]] = run_cell, folder: str | None = None
-) -> Outcome:
+def attempt(cell: dict[str, Any], compute: Compute = run_cell, folder: str | None = None) -> Outcome:
     """Run one cell in a worker; an error is returned as a line of text, so that other cells continue. From `folder`,
     where the sweep was started, the worker may import what is the user's own.
     """

@@ -1,6 +1,6 @@
-"""Noise families of mean 0 and variance 1.
+"""What draws contexts and noise and determines the outcome of each setting; first the noise families.
 
-Four are sub-Gaussian, each with optimal constant exactly 1:
+All have mean 0 and variance 1. Four are sub-Gaussian, each with optimal constant exactly 1:
 
 | family | distribution | why its constant is 1 |
 |---|---|---|
@@ -21,8 +21,6 @@ Three are not, and void the certified guarantee (κ is then only a scale); they 
 | `context-scale` | Gaussian, its standard deviation between ½ and 1½ depending on the context (`context_scale`) |
 
 [1] Barreto, Marchal and Arbel (2024), on the optimal variance proxy of truncated Gaussians.
-
-A world draws contexts and noise, and determines the outcome of each setting.
 
 Your own world is one class, derived from `World`, with `dim`, `draw_truth` and `means`. The rest has a default:
 contexts uniform on the sphere of radius L, noise of a family of `NOISES`, and the outcomes of the model
@@ -45,15 +43,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safedial.bounds.estimate import Prediction
 from safedial.bounds.safe_set import largest_safe_intensity
 from safedial.errors import require
-from safedial.model.namespace import namespace, where
+from safedial.model.namespace import Array, namespace, where
 from safedial.model.spec import CONSTANTS, SafetySpec
-
-Array = NDArray[np.float64]
 
 CUT = 2.0
 

@@ -127,6 +127,11 @@ KEPT = (
     "the estimate also uses rounds from before the amendment, which changed nothing that the estimate rests on; its "
     "risk is counted from its first round on, the guarantee from the amendment on"
 )
+RECORDED = (
+    *("model_seq", "open", "void", "imported", "limiter", "version", "resumed"),
+    *("frozen", "unwatched", "corrected_violations"),
+)
+"""What a certificate takes from a decision's event as it stands there."""
 AMENDED = ("seq", "from_round", "at", "changed", "keep_learning", "begins_phase")
 """What a decision's event says of each amendment."""
 IMPORTED = (
@@ -210,16 +215,8 @@ class StudyDecision(NamedTuple):
             "seq": self.seq,
             "at": moment(self.at),
             "learning_order": self.learning_order,
-            "model_seq": body["model_seq"],
-            "open": body["open"],
-            "void": body["void"],
-            "imported": body["imported"],
-            "limiter": body["limiter"],
-            "version": body["version"],
+            **{name: body[name] for name in RECORDED},
             "resumed": [{"seq": seq, "rule": rule, "at": moment(at)} for seq, rule, at in body["resumed"]],
-            "frozen": body["frozen"],
-            "unwatched": body["unwatched"],
-            "corrected_violations": body["corrected_violations"],
             "key": body.get("key"),
             "meta": body.get("meta"),
         }
@@ -295,12 +292,7 @@ class StudyDecision(NamedTuple):
         """
         known = {"replayed": self.replayed, "stop_reason": self.stop_reason}
         return {
-            "id": self.id,
-            "seq": self.seq,
-            "hash": self.hash,
-            "action": self.action,
-            "intensity": self.intensity,
-            "safe_action": self.safe_action,
+            **{name: getattr(self, name) for name in ("id", "seq", "hash", "action", "intensity", "safe_action")},
             **proposed(self.decision),
             **{name: value for name, value in known.items() if value is not None},
             "certificate": self._certificate(shared=shared),

@@ -29,7 +29,6 @@ FORMAT = 1
 START = bytes(32)
 """The hash before the first event of a log."""
 
-
 SHORT = 2047
 """Bytes that are hashed at once. For more of them Python gives the interpreter to other threads, and a busy service
 would wait longer to get it back than the hash takes.

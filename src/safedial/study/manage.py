@@ -134,11 +134,11 @@ def checkpoint_store(store: Store) -> dict[str, Any]:
     return {"studies": [mark_of(name, last, first) for name, first, last in ends if last is not None]}
 
 
-def find_decision(store: Store, decision_id: str, *, actor: str | None = None) -> tuple[Study, int]:
+def find_decision(store: Store, decision_id: str) -> tuple[Study, int]:
     """The study of a decision, and its seq there."""
     found = read_id(decision_id)
     try:
-        return Study(store, found.study, actor=actor), found.seq
+        return Study(store, found.study), found.seq
     except StudyError as error:
         raise no_decision(decision_id) if error.code == "unknown_study" else error from error
 

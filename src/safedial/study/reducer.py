@@ -25,7 +25,7 @@ from safedial.rounds.rules import Rules
 from safedial.study.amendment import amended_state
 from safedial.study.event import EVENT_KINDS, Event, Kind, RoundHistory, waits
 from safedial.study.log import events_about, read_event
-from safedial.study.state import State, sample_of, takes_back, watched_sample
+from safedial.study.state import Body, State, sample_of, takes_back, watched_sample
 from safedial.study.study_spec import StudySpec, with_limits
 from safedial.version import __version__
 
@@ -51,6 +51,9 @@ def noted_in(body: Mapping[str, Any]) -> Noted:
     return Noted(*(body.get(name) for name in Noted._fields))
 
 
+DECIDED = ("action", "baseline_cost", "fallback_reason", "limiter", "intensity", "guarantee", "round", "safe_action")
+
+
 def body_of(decision: Decision, raw: list[float], state: State, noted: Noted) -> dict[str, Any]:
     """Plain values; an infinite bound (nothing is known yet) is null. `state` is the state before the decision."""
     return {
@@ -59,19 +62,12 @@ def body_of(decision: Decision, raw: list[float], state: State, noted: Noted) ->
         "resumed": list(state.resumes),
         "unwatched": state.total("unwatched"),
         "corrected_violations": state.total("corrected_violations"),
-        "action": decision.action,
-        "baseline_cost": decision.baseline_cost,
+        **{name: getattr(decision, name) for name in DECIDED},
         "context": raw,
-        "fallback_reason": decision.fallback_reason,
-        "limiter": decision.limiter,
-        "intensity": decision.intensity,
         "model_seq": state.seq,
         "open": state.waiting,
         "void": state.void if state.before is None else sum(each.void for each in state.learned_in),
         "imported": state.imported if state.before is None else sum(each.imported for each in state.learned_in),
-        "guarantee": decision.guarantee,
-        "round": decision.round,
-        "safe_action": decision.safe_action,
         "version": __version__,
         "choice": written_choice(decision.choice),
         "prediction": _prediction(decision, state),
@@ -121,7 +117,6 @@ def decision_of(rules: Rules, body: Mapping[str, Any], context: Any) -> Decision
 # --- How an event changes the state, and how the state gives the next decision
 
 Vector = NDArray[np.float64]
-Body = Mapping[str, Any]
 
 NO_FIXES: Mapping[int, Any] = {}
 

@@ -28,7 +28,6 @@ LONGEST = 10_000
 META_NAME, MOST_META, LONGEST_META = re.compile(r"[A-Za-z0-9_-]{1,40}"), 20, 200
 """The form of metadata names, their number, and the longest text of a decision's metadata."""
 
-
 Read = TypeVar("Read")
 
 

@@ -24,7 +24,7 @@ from datetime import datetime
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, Unpack, overload
 
 from safedial.errors import InvalidInput, is_whole, printable, require
 from safedial.io import card, data_frame
@@ -70,6 +70,50 @@ from safedial.study.verify import Report, verify_study
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+
+class Said(TypedDict, total=False):
+    """What a method that writes takes, for the type checker: once for its two forms, with and without waiting."""
+
+    actor: str | None
+
+
+class Asked(Said, total=False):
+    key: str | None
+    meta: Mapping[str, Any] | None
+    baseline_cost: float
+    allow_extrapolation: bool
+    proposal: float | None
+    unit: str | None
+    visit: str | None
+
+
+class Told(Said, total=False):
+    reward: float | None
+    cost: Required[float | Mapping[str, float | None]]
+    applied_action: float | None
+    observed_at: str | datetime | None
+    throttled: bool
+    unrelated: bool
+
+
+class Corrected(Said, total=False):
+    reason: Required[str]
+    reward: float | None
+    cost: float | Mapping[str, float | None] | None
+    applied_action: float | None
+    key: str | None
+
+
+class Voided(Said, total=False):
+    reason: Required[str]
+    unrelated: bool
+
+
+class Resumed(Said, total=False):
+    rule: str | None
+    forget: bool
+    key: str | None
 
 
 class Study:
@@ -243,36 +287,10 @@ class Study:
             return write_rows(path, self.spec.first, self.name, read_events(connection, self._id))
 
     @overload
-    def ask(
-        self,
-        context: Any,
-        *,
-        key: str | None = None,
-        meta: Mapping[str, Any] | None = None,
-        baseline_cost: float = 0.0,
-        allow_extrapolation: bool = False,
-        proposal: float | None = None,
-        unit: str | None = None,
-        visit: str | None = None,
-        actor: str | None = None,
-        wait: Literal[True] = True,
-    ) -> StudyDecision: ...
+    def ask(self, context: Any, *, wait: Literal[True] = True, **given: Unpack[Asked]) -> StudyDecision: ...
 
     @overload
-    def ask(
-        self,
-        context: Any,
-        *,
-        key: str | None = None,
-        meta: Mapping[str, Any] | None = None,
-        baseline_cost: float = 0.0,
-        allow_extrapolation: bool = False,
-        proposal: float | None = None,
-        unit: str | None = None,
-        visit: str | None = None,
-        actor: str | None = None,
-        wait: Literal[False],
-    ) -> Future[StudyDecision]: ...
+    def ask(self, context: Any, *, wait: Literal[False], **given: Unpack[Asked]) -> Future[StudyDecision]: ...
 
     def ask(
         self,
@@ -304,34 +322,10 @@ class Study:
         return self._write(partial(operations.ask, read=read, actor=self._who(actor)), wait, key)
 
     @overload
-    def tell(
-        self,
-        decision_id: str,
-        *,
-        reward: float | None = None,
-        cost: float | Mapping[str, float | None],
-        applied_action: float | None = None,
-        observed_at: str | datetime | None = None,
-        throttled: bool = False,
-        unrelated: bool = False,
-        actor: str | None = None,
-        wait: Literal[True] = True,
-    ) -> Receipt: ...
+    def tell(self, decision_id: str, *, wait: Literal[True] = True, **given: Unpack[Told]) -> Receipt: ...
 
     @overload
-    def tell(
-        self,
-        decision_id: str,
-        *,
-        reward: float | None = None,
-        cost: float | Mapping[str, float | None],
-        applied_action: float | None = None,
-        observed_at: str | datetime | None = None,
-        throttled: bool = False,
-        unrelated: bool = False,
-        actor: str | None = None,
-        wait: Literal[False],
-    ) -> Future[Receipt]: ...
+    def tell(self, decision_id: str, *, wait: Literal[False], **given: Unpack[Told]) -> Future[Receipt]: ...
 
     def tell(
         self,
@@ -368,32 +362,10 @@ class Study:
         return self._write(work, wait)
 
     @overload
-    def correct(
-        self,
-        decision_id: str,
-        *,
-        reason: str,
-        reward: float | None = None,
-        cost: float | Mapping[str, float | None] | None = None,
-        applied_action: float | None = None,
-        key: str | None = None,
-        actor: str | None = None,
-        wait: Literal[True] = True,
-    ) -> Receipt: ...
+    def correct(self, decision_id: str, *, wait: Literal[True] = True, **given: Unpack[Corrected]) -> Receipt: ...
 
     @overload
-    def correct(
-        self,
-        decision_id: str,
-        *,
-        reason: str,
-        reward: float | None = None,
-        cost: float | Mapping[str, float | None] | None = None,
-        applied_action: float | None = None,
-        key: str | None = None,
-        actor: str | None = None,
-        wait: Literal[False],
-    ) -> Future[Receipt]: ...
+    def correct(self, decision_id: str, *, wait: Literal[False], **given: Unpack[Corrected]) -> Future[Receipt]: ...
 
     def correct(
         self,
@@ -418,20 +390,10 @@ class Study:
         return self._write(partial(work, key=checked_text("key", key), actor=self._who(actor)), wait)
 
     @overload
-    def void(
-        self,
-        decision_id: str,
-        *,
-        reason: str,
-        unrelated: bool = False,
-        actor: str | None = None,
-        wait: Literal[True] = True,
-    ) -> Receipt: ...
+    def void(self, decision_id: str, *, wait: Literal[True] = True, **given: Unpack[Voided]) -> Receipt: ...
 
     @overload
-    def void(
-        self, decision_id: str, *, reason: str, unrelated: bool = False, actor: str | None = None, wait: Literal[False]
-    ) -> Future[Receipt]: ...
+    def void(self, decision_id: str, *, wait: Literal[False], **given: Unpack[Voided]) -> Future[Receipt]: ...
 
     def void(
         self, decision_id: str, *, reason: str, unrelated: bool = False, actor: str | None = None, wait: bool = True
@@ -480,28 +442,10 @@ class Study:
         return self._run(work)
 
     @overload
-    def resume(
-        self,
-        reason: str,
-        *,
-        rule: str | None = None,
-        forget: bool = False,
-        key: str | None = None,
-        actor: str | None = None,
-        wait: Literal[True] = True,
-    ) -> Receipt: ...
+    def resume(self, reason: str, *, wait: Literal[True] = True, **given: Unpack[Resumed]) -> Receipt: ...
 
     @overload
-    def resume(
-        self,
-        reason: str,
-        *,
-        rule: str | None = None,
-        forget: bool = False,
-        key: str | None = None,
-        actor: str | None = None,
-        wait: Literal[False],
-    ) -> Future[Receipt]: ...
+    def resume(self, reason: str, *, wait: Literal[False], **given: Unpack[Resumed]) -> Future[Receipt]: ...
 
     def resume(
         self,

@@ -308,8 +308,8 @@ def confounded_doses(log: Log, progress: Callable[[int], None] | None = None) ->
     evidence = average([each.log_evidence[-1] if count else 0.0 for each in found])
     return finding(
         "confounding",
-        "Confounded doses",
         Process(np.array([float(count)]), np.array([evidence]), 1.0 / LEVEL),
+        title="Confounded doses",
         tested="Were doses chosen without the context, or does it predict them?",
         found=words(found[0], pilot.names, count) if count else "Advice is on record for every round.",
         fine="There is no evidence that doses followed the context. No check can see reasons outside the log.",

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safedial.bounds.radii import with_ridge
 from safedial.bounds.tolerated import Cost
@@ -27,6 +26,7 @@ from safedial.model.brackets import Growth
 from safedial.model.costs import read_costs
 from safedial.model.dose import Dose, identity
 from safedial.model.guarantee import GUARANTEES
+from safedial.model.namespace import Array
 from safedial.model.spec import CONSTANTS, VIOLATION_SHARE, SafetySpec
 from safedial.policies import Policy, make_policy
 from safedial.policies.baselines import clairvoyant
@@ -402,8 +402,6 @@ CANDIDATES = (
 
 # --- What each policy would earn
 
-Array = NDArray[np.float64]
-
 POINTS = 40
 STUDIES = (0.1, 0.9)
 """The quantiles over studies that are shown beside a mean."""
@@ -475,16 +473,8 @@ def forecast(
     played: Scene, known: Simulation, user: Situation, *, seeds: Any, progress: Callable[[int], None] | None
 ) -> Forecast:
     """Simulate a scene; `known` is what was best in the same rounds."""
-    run = simulate(
-        played.policy,
-        played.world,
-        played.spec,
-        rounds=user.rounds,
-        seeds=seeds,
-        dose=played.dose,
-        points=POINTS,
-        progress=progress,
-    )
+    options: Any = {"rounds": user.rounds, "seeds": seeds, "dose": played.dose, "points": POINTS}
+    run = simulate(played.policy, played.world, played.spec, **options, progress=progress)
     earned, possible = run.reward_curve[:, 0], known.exact_clairvoyant_reward_curve[:, 0]
     shares = [_share(*each) for each in zip(earned, possible, strict=True)]
     named = ("share", "share_low", "share_high")

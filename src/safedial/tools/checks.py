@@ -17,7 +17,7 @@ at a time, use the moments in findings.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from safedial.errors import require
@@ -29,16 +29,7 @@ from safedial.model.spec import SafetySpec
 from safedial.policies import Policy
 from safedial.rounds.log_file import Log
 from safedial.tools.findings import ESTIMATION_SHARE, Finding, Rounds, Target, read_rounds
-from safedial.tools.linear_checks import (
-    check_confounding,
-    check_dose_curve,
-    check_drift,
-    check_influence,
-    check_linearity,
-    check_noise,
-    check_norms,
-    check_tails,
-)
+from safedial.tools.linear_checks import CHECKS
 from safedial.tools.marginal_checks import BETS, STUDENT_BETS, check_bracket, check_conformal, check_student
 from safedial.tools.marginal_rounds import (
     BracketRounds,
@@ -48,17 +39,6 @@ from safedial.tools.marginal_rounds import (
     walk_log,
     walk_student_log,
 )
-
-CHECKS: dict[str, Callable[..., Finding]] = {
-    "norms": check_norms,
-    "tails": check_tails,
-    "linearity": check_linearity,
-    "drift": check_drift,
-    "dose_curve": check_dose_curve,
-    "confounding": check_confounding,
-    "noise": check_noise,
-    "influence": check_influence,
-}
 
 LEVEL = 0.05
 

@@ -1,9 +1,9 @@
-"""Families of dose curves that can be fitted: how free numbers become the curve's parameters.
+"""Fits dose curves and chooses among their families; proposes S, L and κ, each with its reason.
 
-A logistic map takes the real line to the range of each parameter, so that a fit needs no bounds: low·(high/low)^σ(t)
-for scales, low + (high − low)·σ(t) for locations.
+**Families.** A logistic map takes the real line to the range of each parameter, so that a fit needs no bounds:
+low·(high/low)^σ(t) for scales, low + (high − low)·σ(t) for locations.
 
-Fits one curve to one outcome, with the coefficients profiled out.
+**Fits** of one curve to one outcome, with the coefficients profiled out:
 
     y_t = g_p(α_t)⟨x_t, μ⟩ + noise       noise of deviation κ·g_p(α_t) ("proportional", the paper's) or σ ("constant")
 
@@ -12,12 +12,9 @@ shape minimises the Gaussian negative log-likelihood per row with the Jacobian o
 
     ℓ(p) = ln κ̂_p + mean ln g_p(α_t)        or        ℓ(p) = ln σ̂_p
 
-Chooses the family of a curve by cross-validation, and its uncertainty by the bootstrap.
-
-Which curves the data allow if the context guided the doses.
-
-`fit_curve` assumes a mean that is linear in the context and noise proportional to the dose. If doses are random, errors
-in either hardly affect the curve; if the context guides them, both bend it. Here neither assumption is needed:
+**If the context guided the doses.** `fit_curve` assumes a mean that is linear in the context and noise proportional to
+the dose. If doses are random, errors in either hardly affect the curve; if the context guides them, both bend it. Here
+neither assumption is needed:
 
     y = g(α)^s·c(x) + noise       c(x) any combination of the context, its squares and products, and the square and the
                                   cube of p(x), the prediction of ln g(α) from these
@@ -30,8 +27,6 @@ is about standard normal if g^s is the true curve, whatever the size of the nois
 the s with |Z(s)| ≤ z. The terms with p(x), which represents the rule behind the doses, remove the effect of that rule
 even if c has another form (as in E-estimation: Robins, Mark and Newey, Biometrics 1992). The method assumes that the
 context holds every reason behind a dose, which no data can show.
-
-Proposals for S, L and κ, each with its reason. No data can prove such a constant.
 """
 
 from __future__ import annotations
@@ -240,7 +235,6 @@ def choose_curve(
     noise: Noise,
     name: str = "auto",
     resamples: int = 100,
-    seed: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> Chosen:
     """The simplest family whose held-out loss is within one standard error of the best, a spline only if no other is;
@@ -250,13 +244,13 @@ def choose_curve(
     """
     known = families(data.action)
     tried = known if name == "auto" else {name: known[name]}
-    losses = {each: _held_out(family, data, noise, seed, progress) for each, family in tried.items()}
+    losses = {each: _held_out(family, data, noise, progress) for each, family in tried.items()}
     best = min(losses, key=lambda each: float(losses[each].mean()))
     table = {each: _compared(tried[each], losses[each], losses[best]) for each in tried}
     near = [each for each, row in table.items() if row["difference"] <= row["error"] or each == best]
     chosen = min(near, key=lambda each: (each == "spline", tried[each].size, table[each]["loss"]))
     fit = fit_curve(tried[chosen], data, noise)
-    curves = _resampled(fit, data, noise, family=tried[chosen], resamples=resamples, seed=seed, progress=progress)
+    curves = _resampled(fit, data, noise, family=tried[chosen], resamples=resamples, progress=progress)
     others = sorted((each for each in tried if each != chosen), key=lambda each: table[each]["loss"])
     close = [each for each in others if each in near] or others[: 1 if tried[chosen].size == 0 else 0]
     rivals = {each: fit_curve(tried[each], data, noise).curve for each in close}
@@ -274,8 +268,8 @@ def choose_curve(
     )
 
 
-def _held_out(family: Family, data: Data, noise: Noise, seed: int, progress: Any) -> Array:
-    order = np.random.default_rng([seed, 1]).permutation(len(data.action))
+def _held_out(family: Family, data: Data, noise: Noise, progress: Any) -> Array:
+    order = np.random.default_rng([0, 1]).permutation(len(data.action))
     losses = np.empty(len(order))
     for part in np.array_split(order, FOLDS):
         fitted = fit_curve(family, data.rows(np.setdiff1d(order, part)), noise)
@@ -291,10 +285,8 @@ def _compared(family: Family, losses: Array, best: Array) -> dict[str, float]:
     return {"free": family.size, "loss": float(losses.mean()), "difference": float(gaps.mean()), "error": error}
 
 
-def _resampled(
-    fit: Fit, data: Data, noise: Noise, *, family: Family, resamples: int, seed: int, progress: Any
-) -> list[Any]:
-    rng, count = np.random.default_rng([seed, 2]), len(data.action)
+def _resampled(fit: Fit, data: Data, noise: Noise, *, family: Family, resamples: int, progress: Any) -> list[Any]:
+    rng, count = np.random.default_rng([0, 2]), len(data.action)
     curves = []
     for _ in range(resamples):
         drawn = data.rows(rng.integers(0, count, count))

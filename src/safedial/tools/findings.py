@@ -1,10 +1,8 @@
 """The result of a check: what it tested and found, what that means for the guarantee, and how strong the evidence is.
 
-Evidence against a linear mean with κ-sub-Gaussian noise, valid at any time.
-
-Two e-processes: under its null, each has mean at most 1 at every stopping time; by Ville's inequality it ever reaches
-1/a with probability at most a. Rows x_t, outcomes y_t = ⟨x_t, μ*⟩ + ξ_t, ξ_t κ-sub-Gaussian given the past and
-x_t.
+Evidence against a linear mean with κ-sub-Gaussian noise is valid at any time. Two e-processes: under its null, each has
+mean at most 1 at every stopping time; by Ville's inequality it ever reaches 1/a with probability at most a. Rows x_t,
+outcomes y_t = ⟨x_t, μ*⟩ + ξ_t, ξ_t κ-sub-Gaussian given the past and x_t.
 
 **Richer means** (`mixture`). For predictable features φ_t and a fixed ν, exp((‖y − Xμ*‖² − ‖y − Φν‖²)/2κ²) is a
 supermartingale (docs/design.md), and so is its mean over ν ~ N(0, P). μ* is unknown; whatever it is, ‖y − Xμ*‖² ≥ R,
@@ -20,7 +18,7 @@ constrained least squares, where any a gives a valid bound.
 
 No confidence set is needed, because R bounds the unknown part. All is a function of moments that add over rounds.
 
-What the checks use: normalised outcomes, and residuals taken before each round's update.
+The checks use normalised outcomes, and residuals taken before each round's update:
 
     y_t = (C_t − b₀)/g_c(α_t)   or   R_t/g_r(α_t)        e_t = y_t − ⟨x_t, μ̂_{t−1}⟩
 
@@ -58,6 +56,7 @@ from safedial.bounds.confidence import RADII
 from safedial.errors import require
 from safedial.io import card
 from safedial.model.dose import Dose
+from safedial.model.namespace import Array
 from safedial.model.spec import CONSTANTS, SafetySpec
 from safedial.rounds.log_file import Log
 
@@ -113,27 +112,26 @@ class Process(NamedTuple):
     needed: float
 
 
-def finding(
-    name: str, title: str, process: Process, *, tested: str, found: str, fine: str, broken: str, **details: Any
-) -> Finding:
-    """A finding from an e-process; `fine` and `broken` say what it means for the guarantee."""
+def finding(name: str, process: Process, *, tested: str, found: str, fine: str, broken: str, **more: Any) -> Finding:
+    """A finding from an e-process; `fine` and `broken` say what it means for the guarantee, `more` is for `stated`."""
     curve = np.exp(np.minimum(np.asarray(process.log_evidence, dtype=float), LARGEST_LOG))
     largest = float(curve.max()) if curve.size else 1.0
     word, means = ("FLAG", broken) if largest >= process.needed else ("quiet", fine)
-    result = stated(name, title, word, tested=tested, found=found, means=means, **details)
+    result = stated(name, word, tested=tested, found=found, means=means, **more)
     rounds = np.asarray(process.rounds, dtype=float)
     return replace(result, evidence=largest, needed=process.needed, rounds=rounds, curve=curve)
 
 
-def stated(name: str, title: str, word: str, *, tested: str, found: str, means: str, **details: Any) -> Finding:
-    """A finding of a check that is not a bet: `word` states its result."""
+def stated(name: str, word: str, *, title: str = "", tested: str, found: str, means: str, **details: Any) -> Finding:
+    """A finding of a check that is not a bet: `word` states its result. By default its title is its name."""
+    title = title or name.replace("_", " ").capitalize()
     return Finding(name=name, title=title, word=word, tested=tested, found=found, means=means, details=details)
 
 
 def not_applicable(reasons: Mapping[str, str]) -> list[Finding]:
     """Checks that do not apply, with the reason, by name."""
     told = {"tested": "", "found": "Not applicable."}
-    return [stated(name, name.capitalize(), "not applicable", **told, means=why) for name, why in reasons.items()]
+    return [stated(name, "not applicable", **told, means=why) for name, why in reasons.items()]
 
 
 def log_of(path: Any) -> Any:
@@ -160,8 +158,6 @@ def shown(evidence: float | None) -> str:
 
 
 # --- Evidence against a linear mean with κ-sub-Gaussian noise, valid at any time
-
-Array = NDArray[np.float64]
 
 SPREADS = np.array([0.05, 0.15, 0.3, 0.5, 0.7, 0.9])
 """The values of s, each with an equal bet: from slightly to grossly wider noise."""
@@ -294,6 +290,11 @@ class Rounds:
 
     def __len__(self) -> int:
         return len(self.number)
+
+    @property
+    def at(self) -> NDArray[np.int64]:
+        """The rounds at which evidence is taken."""
+        return marks(len(self))
 
 
 def read_rounds(

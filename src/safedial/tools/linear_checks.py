@@ -32,7 +32,6 @@ from safedial.tools.findings import (
     bounded_least_squares,
     finding,
     least_squares,
-    marks,
     mixture,
     running,
     spread,
@@ -51,8 +50,7 @@ def check_norms(rounds: Rounds, *, needed: float) -> Finding:
     only checked.
     """
     spec = rounds.spec
-    at = marks(len(rounds))
-    moments = running(rounds.rows, rounds.outcome, at)
+    moments = running(rounds.rows, rounds.outcome, rounds.at)
     null = bounded_least_squares(moments, spec.coefficient_bound)
     dim = rounds.context.shape[1]
     priors = [np.full(dim, size * spec.coefficient_bound) for size in NORM_SIZES]
@@ -63,8 +61,8 @@ def check_norms(rounds: Rounds, *, needed: float) -> Finding:
     where = f"{beyond} contexts are longer than L" if beyond else "no context is longer than L"
     return finding(
         "norms",
-        "Norm bounds",
-        Process(rounds.number[at - 1], np.full(len(at), np.inf) if beyond else logs, needed),
+        Process(rounds.number[rounds.at - 1], np.full(len(logs), np.inf) if beyond else logs, needed),
+        title="Norm bounds",
         tested=f"Is every context at most L = {spec.context_bound:g} long, and can the {rounds.target}'s coefficients "
         f"have norm at most S = {spec.coefficient_bound:g}?",
         found=f"The longest context has norm {longest:.3g}: {where}. The estimated coefficients have norm {size:.3g}.",
@@ -99,7 +97,7 @@ def check_tails(rounds: Rounds, *, needed: float) -> Finding:
 
     If the margin assumes bounded noise in the cost, one residual beyond the range and its slack is a flag.
     """
-    at, spec = marks(len(rounds)), rounds.spec
+    at, spec = rounds.at, rounds.spec
     wide = spread(running(rounds.rows, rounds.outcome, at), rounds.noise)
     scaled = (np.abs(rounds.residual) - rounds.slack) / rounds.noise
     chance = _chances(rounds)
@@ -117,8 +115,8 @@ def check_tails(rounds: Rounds, *, needed: float) -> Finding:
     largest = float(scaled.max())
     return finding(
         "tails",
-        "Sub-Gaussian tails",
         Process(rounds.number[at - 1], logs, needed),
+        title="Sub-Gaussian tails",
         tested=f"Are one-step-ahead residuals of the {rounds.target} as small, and large ones as rare, as noise with "
         f"constant κ = {rounds.noise:g} allows?",
         found=f"Their root mean square is {deviation:.3g} (κ = {rounds.noise:g}); the largest exceeds its slack by "
@@ -178,10 +176,9 @@ def bends(rounds: Rounds) -> list[Array]:
 
 def against_features(rounds: Rounds, extra: Array, sizes: Array) -> Array:
     """ln E over time of a mean ⟨x,μ⟩ + ⟨extra,ν⟩ against ⟨x,μ⟩ with any μ; `sizes` (k, 1): deviations of ν tried."""
-    at = marks(len(rounds))
     root = np.sqrt(rounds.weight)[:, None]
     dim = rounds.rows.shape[1]
-    moments = running(np.hstack([rounds.rows, root * extra]), rounds.outcome, at)
+    moments = running(np.hstack([rounds.rows, root * extra]), rounds.outcome, rounds.at)
     null = moments._replace(gram=moments.gram[:, :dim, :dim], rhs=moments.rhs[:, :dim])
     least = least_squares(null)
     base = np.full(dim, rounds.spec.coefficient_bound)
@@ -191,7 +188,6 @@ def against_features(rounds: Rounds, extra: Array, sizes: Array) -> Array:
 
 def check_linearity(rounds: Rounds, *, needed: float) -> Finding:
     """Bets on bent means against every linear one (`mixture` in findings.py)."""
-    at = marks(len(rounds))
     reach = rounds.spec.coefficient_bound * rounds.spec.context_bound
     sizes = reach * np.array(BEND_SIZES)[:, None]
     logs = average([against_features(rounds, extra, sizes) for extra in bends(rounds)], axis=0)
@@ -199,8 +195,7 @@ def check_linearity(rounds: Rounds, *, needed: float) -> Finding:
     share, rise = _in_bands(rounds.fitted[late], rounds.residual[late])
     return finding(
         "linearity",
-        "Linearity",
-        Process(rounds.number[at - 1], logs, needed),
+        Process(rounds.number[rounds.at - 1], logs, needed),
         tested=f"Is the mean {rounds.target} per unit of intensity linear in the context, or does a constant, a "
         "square, a cube of the prediction or a product of features help?",
         found=f"Mean residuals in five bands of the prediction range from {min(rise):.2g} to {max(rise):.2g} "
@@ -234,7 +229,6 @@ def check_drift(rounds: Rounds, *, needed: float) -> Finding:
 
     The horizon must be fixed before the first outcome; a log that ended because of an outcome has none.
     """
-    at = marks(len(rounds))
     sizes = rounds.spec.coefficient_bound * np.array(DRIFT_SIZES)[:, None]
     passed = (rounds.number - rounds.number[0]) / rounds.horizon
     shapes = [passed, *(np.where(passed >= step, 1.0, 0.0) for step in STEPS)]
@@ -243,8 +237,7 @@ def check_drift(rounds: Rounds, *, needed: float) -> Finding:
     moved = float(np.linalg.norm(late - early))
     return finding(
         "drift",
-        "Drift",
-        Process(rounds.number[at - 1], logs, needed),
+        Process(rounds.number[rounds.at - 1], logs, needed),
         tested=f"Are the {rounds.target}'s coefficients the same from the first round to the last?",
         found=f"Fitted to either half, they differ by a vector of norm {moved:.2g} (S = "
         f"{rounds.spec.coefficient_bound:g}).",
@@ -287,7 +280,6 @@ def departures(rounds: Rounds) -> tuple[Array, Array]:
 
 def check_dose_curve(rounds: Rounds, *, needed: float) -> Finding:
     """Bets on normalised means that depend on the dose, against those that do not (`mixture` in findings.py)."""
-    at = marks(len(rounds))
     ratio, base = departures(rounds)
     spec = rounds.spec
     unit = spec.threshold if rounds.target == "cost" else spec.coefficient_bound * spec.context_bound
@@ -296,8 +288,7 @@ def check_dose_curve(rounds: Rounds, *, needed: float) -> Finding:
     edges, means = _in_bands(rounds.action, rounds.residual)
     return finding(
         "dose_curve",
-        "Dose curve",
-        Process(rounds.number[at - 1], average([by_ratio, by_base], axis=0), needed),
+        Process(rounds.number[rounds.at - 1], average([by_ratio, by_base], axis=0), needed),
         tested=f"Once divided by g, does the mean {rounds.target} still depend on the dose: another curve, or a part "
         "that does not vanish at dose 0?",
         found=f"Mean residuals in {len(means)} bands of the action range from {min(means):.2g} to {max(means):.2g} "
@@ -361,17 +352,16 @@ def _cuts(values: Array) -> tuple[Array, Array]:
 
 def check_noise(rounds: Rounds, *, needed: float) -> Finding:
     """`spread` within each region (findings.py), averaged over regions; a region without rounds counts as 1."""
-    at = marks(len(rounds))
     places = regions(rounds)
-    inside = {name: running(rounds.rows, rounds.outcome, at, mask) for name, mask in places.items()}
+    inside = {name: running(rounds.rows, rounds.outcome, rounds.at, mask) for name, mask in places.items()}
     by_region = {name: spread(moments, rounds.noise) for name, moments in inside.items()}
     logs = average(list(by_region.values()), axis=0)
     sizes = {name: _deviation(inside[name], rounds.rows.shape[1]) for name, mask in places.items() if mask.any()}
     worst = max(sizes, key=lambda name: by_region[name][-1], default="no part yet")
     return finding(
         "noise",
-        "Noise by context and action",
-        Process(rounds.number[at - 1], logs, needed),
+        Process(rounds.number[rounds.at - 1], logs, needed),
+        title="Noise by context and action",
         tested=f"Is the {rounds.target}'s noise wider than κ = {rounds.noise:g} in some part of the contexts, the "
         "actions or the predictions?",
         found=f"The most suspect part is {worst}, with deviation {sizes.get(worst, 0.0):.3g}; over all parts from "
@@ -420,11 +410,10 @@ def check_influence(rounds: Rounds, *, needed: float) -> Finding:
     p_t is at least uniform on the event of the confidence set, and f has mean 1 under the uniform law, so each term has
     mean at most 1/horizon. With future terms counted at their means, the sum is a supermartingale that starts at 1.
     """
-    at = marks(len(rounds))
     beyond = np.maximum(np.abs(rounds.residual) - rounds.slack, 0.0) / rounds.noise
     log_bets = np.minimum(-np.log(2.0) - 0.5 * np.minimum(np.log(2.0) - 0.5 * beyond**2, 0.0), 690.0)
     passed = np.minimum(np.arange(1, len(rounds) + 1) / rounds.horizon, 1.0)
-    logs = np.log(np.cumsum(np.exp(log_bets)) / rounds.horizon + 1.0 - passed)[at - 1]
+    logs = np.log(np.cumsum(np.exp(log_bets)) / rounds.horizon + 1.0 - passed)[rounds.at - 1]
     moved = shifts(rounds)
     order = np.argsort(-moved, kind="stable")[:NAMED]
     top = [{"round": int(rounds.number[index]), "shift": float(moved[index])} for index in order]
@@ -434,8 +423,8 @@ def check_influence(rounds: Rounds, *, needed: float) -> Finding:
     )
     return finding(
         "influence",
-        "Influential rounds",
-        Process(rounds.number[at - 1], logs, needed),
+        Process(rounds.number[rounds.at - 1], logs, needed),
+        title="Influential rounds",
         tested=f"Is there a single round whose {rounds.target} no noise with constant κ = {rounds.noise:g} explains?",
         found=f"{words}Leaving out round {top[0]['round']} would move the estimate the most, by {top[0]['shift']:.2g} "
         f"in the norm of the radius (κ = {rounds.noise:g}).",
@@ -455,7 +444,6 @@ BOLDNESS = np.array([0.1, 0.3, 1.0])
 
 FIRST, GROWTH = 16, 1.15
 """Rounds before the first prediction (or three for each feature), and the growth from one prediction to the next."""
-
 
 LEAST_VARIANCE = 1e-3
 """The least s², as a share of the doses' variance: doses by a strict rule leave none."""
@@ -543,21 +531,33 @@ def check_confounding(rounds: Rounds, *, needed: float) -> Finding:
     """`assignment` over the rounds without recorded advice: doses that this package advised follow the context by a
     known rule.
     """
-    at = marks(len(rounds))
     free = np.flatnonzero(rounds.free)
     found = assignment(rounds.context[free], rounds.action[free])
-    passed = np.searchsorted(free, at - 1, side="right")
+    passed = np.searchsorted(free, rounds.at - 1, side="right")
     logs = np.concatenate([[0.0], found.log_evidence])[passed]
     told = words(found, rounds.names, free.size)
     quiet = "There is no evidence that doses followed the context. No check can see reasons that are not in the log."
     details: dict[str, Any] = {"without_advice": int(free.size), "explained": found.explained}
     return finding(
         "confounding",
-        "Confounded doses",
-        Process(rounds.number[at - 1], logs, needed),
+        Process(rounds.number[rounds.at - 1], logs, needed),
+        title="Confounded doses",
         tested="In rounds without recorded advice: were doses chosen without the context, or does it predict them?",
         found=told if free.size else "Advice is on record for every round.",
         fine=quiet if free.size else "Doses that followed advice depend on the context by a known rule.",
         broken=BROKEN + " If safedial advised these doses, the log lacks its column `advised`.",
         **details,
     )
+
+
+CHECKS = {
+    "norms": check_norms,
+    "tails": check_tails,
+    "linearity": check_linearity,
+    "drift": check_drift,
+    "dose_curve": check_dose_curve,
+    "confounding": check_confounding,
+    "noise": check_noise,
+    "influence": check_influence,
+}
+"""All checks of a certified guarantee, by name."""

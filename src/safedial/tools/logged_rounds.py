@@ -3,8 +3,6 @@
 A log as CSV and a `Log` have one row for each round, each outcome known before the next decision. A study, or its
 export as .jsonl, also tells when each outcome came, which rounds are void, and which random numbers were drawn.
 
-What a round would have given at another setting.
-
 **Exact** (an exact dose curve). With C = b₀ + g(s)(c + ξ), the same round at the setting a would have cost
 b₀ + (C − b₀)·g(a)/g(s), and earned R·g_r(a)/g_r(s). A round at intensity 0 says nothing about any other setting.
 
@@ -37,12 +35,11 @@ from safedial.io import read_text
 from safedial.model.brackets import spread
 from safedial.model.dial import Dial, Features
 from safedial.model.guarantee import GUARANTEES
+from safedial.model.namespace import Array
 from safedial.model.spec import SafetySpec
 from safedial.rounds.log_file import CONTEXT, KNOWN, Log, is_export, parse_log, raw_contexts
 from safedial.rounds.rules import Rules
 from safedial.rounds.shield_options import costs_of
-
-Array = NDArray[np.float64]
 
 SETTING = "applied setting"
 

@@ -102,7 +102,6 @@ def check_exchangeability(walked: ConformalRounds, *, needed: float) -> Finding:
     low = float(np.mean(walked.chance <= 0.05)) if walked.chance.size else 0.0
     return finding(
         "exchangeability",
-        "Exchangeability",
         Process(walked.number[walked.ranked], log_of(walked.evidence), needed),
         tested="Do the costs of later rounds rank higher than those of the calibration rounds before them?",
         found=f"Of {walked.chance.size} calibration rounds {low:.2g} lie among the highest 0.05 of those before them.",
@@ -125,7 +124,6 @@ def check_contexts(walked: ConformalRounds | BracketRounds, *, needed: float) ->
     words = f"The largest bet, {paths.max():.3g}, is on {named}." if moving.size else "No feature varies."
     return finding(
         "contexts",
-        "Contexts",
         Process(walked.number, log_of(paths.max(axis=1) / paths.shape[1]), needed),
         tested="Do the contexts of later rounds come from the same source as those of earlier rounds?",
         found=words,
@@ -152,8 +150,8 @@ def check_carry_over(walked: ConformalRounds, *, needed: float) -> Finding:
     agree = float(np.mean((high[1:] <= 0.5) == was_high[1:])) if high.size > 1 else 0.5
     return finding(
         "carry_over",
-        "Carry-over",
         Process(walked.number[later], log_of(paths.mean(axis=1)), needed),
+        title="Carry-over",
         tested="Does a round's cost predict the next one's?",
         found=f"Costs lie on the same side of the middle as the one before in {agree:.2g} of the rounds (0.5 if not).",
         fine="There is no evidence that one round influences the next.",
@@ -177,7 +175,6 @@ def check_information(walked: ConformalRounds) -> Finding:
     )
     return stated(
         "information",
-        "Information",
         "FLAG" if tied.size else "quiet",
         tested="Do more than a third of a group's calibration rounds have the same measured cost?",
         found=f"The most common cost, {value:g}, occurs in {count} of the {known} known rounds of its group.",
@@ -198,7 +195,6 @@ def check_dose_curve(walked: ConformalRounds | StudentRounds) -> Finding:
     spread = float(residual.std()) if residual.size else 0.0
     return stated(
         "dose_curve",
-        "Dose curve",
         "shown",
         tested="Once divided by g, does the cost still depend on the dose?",
         found="Mean cost per unit of intensity beyond its prediction, in bands of the intensity: "
@@ -220,8 +216,8 @@ def check_start(walked: ConformalRounds | StudentRounds) -> Finding:
     last = f", the last of them round {walked.number[late[-1]]:g}" if count else ""
     return stated(
         "start",
-        "Start dose",
         "shown",
+        title="Start dose",
         tested="How many rounds had no bound, so that the start dose was due?",
         found=f"In {count} of {total}{last}; {unknown} rounds have no known outcome.",
         means="Early ones belong to the start-up. Later ones come from groups with few rounds, from unknown outcomes, "
@@ -274,7 +270,6 @@ def check_residuals(walked: StudentRounds, *, needed: float) -> Finding:
     low = float(np.mean(walked.chance <= 0.05))
     return finding(
         "residuals",
-        "Residuals",
         Process(walked.number[walked.ranked], log_of(evidence_path(walked.chance)), needed),
         tested="Do costs lie above what earlier rounds predict more often than Gaussian noise allows?",
         found=f"Of {walked.chance.size} costs {low:.2g} have a p-value of at most 0.05.",
@@ -294,7 +289,6 @@ def check_normality(walked: StudentRounds, *, needed: float) -> Finding:
     skew, tails = float(np.mean(scores**3)), float(np.mean(scores**4)) - 3.0
     return finding(
         "normality",
-        "Normality",
         Process(walked.number[walked.ranked], logs, needed),
         tested="Are the recursive residuals Gaussian?",
         found=f"As normal scores they have skewness {skew:.2g} and excess kurtosis {tails:.2g} (0 for Gaussian noise).",
@@ -310,7 +304,6 @@ def check_equal_variance(walked: StudentRounds, *, needed: float) -> Finding:
     logs, largest = _on_features(walked, (2,), walked.ranked)
     return finding(
         "equal_variance",
-        "Equal variance",
         Process(walked.number[walked.ranked], logs, needed),
         tested="Is the noise as large for all contexts?",
         found=f"The feature with the largest bet is {largest}.",
@@ -325,7 +318,6 @@ def check_linearity(walked: StudentRounds, *, needed: float) -> Finding:
     logs, largest = _on_features(walked, (1,), walked.ranked, products=True)
     return finding(
         "linearity",
-        "Linearity",
         Process(walked.number[walked.ranked], logs, needed),
         tested="Is the mean cost per unit of intensity linear in the context, with the same coefficients throughout?",
         found=f"The largest bet is on {largest}.",
@@ -343,7 +335,6 @@ def check_next_contexts(walked: StudentRounds, *, needed: float) -> Finding:
     logs, largest = _on_features(walked, (1, 2), later)
     return finding(
         "contexts",
-        "Contexts",
         Process(walked.number[later], logs, needed),
         tested="Do contexts follow the noise of the round before?",
         found=f"The feature with the largest bet is {largest}.",
@@ -410,7 +401,6 @@ BOUNDED = "Given context and base, do costs rise no faster with the setting than
 FEW = 0.1
 """The share of rounds, at the lowest scales, that the second test may leave out."""
 
-
 WITHIN = "There is no evidence against the bracket on average. That does not show that every unit keeps to it."
 NEAR = (
     "The slope may lie above `high`: the log does not show the bracket even on average. Widen it, or collect rounds at "
@@ -474,7 +464,7 @@ def compare(walked: BracketRounds, name: str) -> Compared:
 def check_monotonicity(told: Compared, share: float) -> Finding:
     """Contradicted if a slope lies below 0, at level `share` over all bands."""
     if told.slopes is None:
-        return _untested("monotonicity", "Monotonicity", RISES)
+        return _untested("monotonicity", RISES)
     whole, tried = told.slopes.whole, (told.slopes.whole, *told.slopes.bands)
     lowest = min(tried, key=lambda slope: slope.estimate / slope.error)
     falls = lowest.interval(2.0 * share / len(tried))[1] < 0.0
@@ -488,16 +478,16 @@ def check_monotonicity(told: Compared, share: float) -> Finding:
         )
     where = "" if lowest is whole else f"; the lowest is {_shown(lowest)}"
     found = f"The {told.words} over all settings is {_shown(whole)}{where}."
-    return stated("monotonicity", "Monotonicity", word, tested=RISES, found=found, means=means, **_numbers(told.slopes))
+    return stated("monotonicity", word, tested=RISES, found=found, means=means, **_numbers(told.slopes))
 
 
 def check_growth(told: Compared, share: float) -> Finding:
     """Contradicted if a slope lies above `high`, at level `share` over all bands."""
     if told.bracket is None:
         means = "Costs of 0 or 1 do not show how tolerances spread. `sigma` rests on what you know."
-        return stated("bracket", "Bracket", "not applicable", tested=BOUNDED, found="Not applicable.", means=means)
+        return stated("bracket", "not applicable", tested=BOUNDED, found="Not applicable.", means=means)
     if told.slopes is None:
-        return _untested("bracket", "Bracket", BOUNDED)
+        return _untested("bracket", BOUNDED)
     (low, high), whole = told.bracket, told.slopes.whole
     tried, upper = (whole, *told.slopes.bands), whole.interval()[1]
     each, above = 2.0 * share / (len(tried) + 1), told.above or Slope(0.0, 0.0, 0.0, 1.0, 1.0)
@@ -513,13 +503,13 @@ def check_growth(told: Compared, share: float) -> Finding:
     if told.above is not None:
         found += f" The share above the bracket's curve, which must not rise, has slope {_shown(told.above)}."
     details = {"low": low, "high": high, **_numbers(told.slopes)}
-    return stated("bracket", "Bracket", word, tested=BOUNDED, found=found, means=means, **details)
+    return stated("bracket", word, tested=BOUNDED, found=found, means=means, **details)
 
 
-def _untested(name: str, title: str, tested: str) -> Finding:
+def _untested(name: str, tested: str) -> Finding:
     found = "Settings do not vary beyond what context and base explain."
     means = "Nothing can be tested. Vary the settings below the cap, best at random."
-    return stated(name, title, "doubtful", tested=tested, found=found, means=means)
+    return stated(name, "doubtful", tested=tested, found=found, means=means)
 
 
 def _shown(slope: Slope) -> str:
@@ -570,7 +560,6 @@ def check_rounds(walked: BracketRounds, *, needed: float) -> Finding:
     over, count = int((walked.exceeded & walked.covered).sum()), int(walked.covered.sum())
     return finding(
         "rounds",
-        "Rounds",
         Process(walked.number, log_of(walked.evidence), needed),
         tested="Do rounds that exceed tolerate less than earlier rounds surely did? (An Agent watches the same.)",
         found=f"{over} of {count} rounds exceeded. The most that each tolerates is ranked among earlier rounds.",
@@ -603,7 +592,6 @@ def check_bracket_start(walked: BracketRounds, *, needed: float) -> Finding:
         fine = "Excesses at the start add to the risk. Their number may be chance; a lower start has fewer."
     return finding(
         "start",
-        "Start",
         Process(walked.number, log_of(walked.start_evidence), needed),
         tested="Does the start, which you declared safe, exceed the threshold more often than δ?",
         found=f"Of {count} known rounds at the start or below, {over} exceeded.",
@@ -633,7 +621,6 @@ def check_tied_costs(walked: BracketRounds, name: str) -> Finding:
         )
     return stated(
         "information",
-        "Information",
         "doubtful" if piled else "ok",
         tested="Do more than a third of the costs have one and the same value?",
         found=f"The most common cost, {value:g}, occurs in {count} of {known} known rounds.",
@@ -655,8 +642,8 @@ def check_missing(walked: BracketRounds) -> Finding:
         )
     return stated(
         "missing",
-        "Missing outcomes",
         "doubtful" if many else "ok",
+        title="Missing outcomes",
         tested="Are fewer outcomes missing than the share δ?",
         found=f"{count} of {total} outcomes are missing; the share δ = {walked.risk:g} is {walked.risk * total:.3g}.",
         means=means,

@@ -11,13 +11,12 @@ What the checks of a conformal spec use: a log, read round by round as HP-Confor
 Refits happen when the policy's would, so p-values and evidence equal those of an `Agent` that decided these rounds and
 received every outcome at once. A round without a dose has no known outcome.
 
-A log's rounds as HP-Student learns them: the p-value of each cost before it is learned.
-
-If the noise is i.i.d. Gaussian and contexts do not follow it, the pivots T_t = (y_t − ⟨x_t,μ̂⟩)/(s√(1+w²)), each with
-the fit before its round, are independent, and so are the p-values P(t_ν > T_t), which are uniform, given all contexts
-(bounds/t_laws.py). Bets on small ones are the evidence of an `Agent` that decided these rounds and received every
-outcome at once. Excesses of the threshold are a count: they depend on the doses, and a full dose is often safer. For
-the anytime guarantee, whose contexts may react, the evidence counts y_t above its bound (bounds/monitor.py).
+What the checks of a student spec use: the p-value of each cost before it is learned. If the noise is i.i.d. Gaussian
+and contexts do not follow it, the pivots T_t = (y_t − ⟨x_t,μ̂⟩)/(s√(1+w²)), each with the fit before its round, are
+independent, and so are the p-values P(t_ν > T_t), which are uniform, given all contexts (bounds/t_laws.py). Bets on
+small ones are the evidence of an `Agent` that decided these rounds and received every outcome at once. Excesses of the
+threshold are a count: they depend on the doses, and a full dose is often safer. For the anytime guarantee, whose
+contexts may react, the evidence counts y_t above its bound (bounds/monitor.py).
 """
 
 from __future__ import annotations
@@ -38,6 +37,7 @@ from safedial.errors import require
 from safedial.model.dial import Dial, Features
 from safedial.model.dose import Dose
 from safedial.model.guarantee import GUARANTEES
+from safedial.model.namespace import Array
 from safedial.model.spec import SafetySpec
 from safedial.policies import Policy, make_policy
 from safedial.policies.conformal import cost_bound
@@ -48,8 +48,6 @@ from safedial.rounds.log_file import Log
 from safedial.rounds.rules import named_policy
 from safedial.rounds.shield_options import costs_at, costs_of, raw_features
 from safedial.rounds.validation import make_rules
-
-Array = NDArray[np.float64]
 
 WATCHED = ("base", "growth", "start_scale", "direction")
 """The options that the watch and the bracket rest on; the others say what is given below the cap."""

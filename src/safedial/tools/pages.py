@@ -44,7 +44,6 @@ LABELS = {
 }
 MARKERS = dict(zip(COLOURS, "osDv^PXx", strict=True))
 
-
 SHADES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#999999")
 DASHES = ("-", "--", ":", "-.")
 

@@ -120,7 +120,6 @@ HEADS = {
     "alarms": "alarms",
 }
 
-
 BRACKET_HEADS = {
     **{name: HEADS[name] for name in ("scenario", "violations", "violations_high", "violation_rate")},
     "worst_rate": "worst round",

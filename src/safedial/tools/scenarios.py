@@ -2,7 +2,6 @@
 
 A scenario changes the world, not the policy: the policy uses the stated constants, the world the true ones. If the
 truth lies within what is stated, the guarantee holds; if not, the table shows what is lost.
-A scenario is simulated many times, to forecast a study.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from safedial.bounds.radii import with_ridge
 from safedial.errors import InvalidInput, require
 from safedial.model.dose import Dose
 from safedial.model.guarantee import GUARANTEES
+from safedial.model.namespace import Array
 from safedial.model.spec import CONSTANTS, SafetySpec
 from safedial.policies import Policy, guaranteed_risk
 from safedial.policies.baselines import clairvoyant
@@ -42,10 +42,6 @@ class Scenario:
     words: str
     factors: dict[str, float] = field(default_factory=dict)
     world: dict[str, Any] = field(default_factory=dict)
-
-    def true_spec(self, stated: SafetySpec) -> SafetySpec:
-        """The constants of the world."""
-        return true_spec(self.factors, stated)
 
 
 def true_spec(factors: Mapping[str, float], stated: SafetySpec) -> SafetySpec:
@@ -79,7 +75,6 @@ SCENARIOS = (
     ),
     Scenario(name="bent mean", words="means are a sine of the linear ones", world={"mean": "sine"}),
 )
-
 
 WITHIN_A_RANGE = {"truncated": "cut Gaussian", "uniform": "uniform", "rademacher": "two-point"}
 """Noise families with ends, and their names in words."""
@@ -181,12 +176,10 @@ def complete(policy: Policy, spec: SafetySpec, assumed: Mapping[str, float]) -> 
 def guarantee_kept(policy: Policy, scenario: Scenario, stated: SafetySpec) -> bool:
     """Whether the policy's guarantee on the realized cost is proved in that scenario."""
     world = LinearWorld(dim=1, **scenario.world)
-    return guarantee_holds(policy, world, stated, true=scenario.true_spec(stated))
+    return guarantee_holds(policy, world, stated, true=true_spec(scenario.factors, stated))
 
 
 # --- Simulates one scenario many times, to forecast a study
-
-Array = NDArray[np.float64]
 
 POINTS = 40
 """The number of rounds at which curves are kept."""
@@ -229,7 +222,7 @@ def forecast(
     """
     world = place or LinearWorld(dim=dim, baseline_cost=baseline_cost, **scenario.world)
     stated = with_ridge(stated, policy.options.get("radius"), dim)
-    true = scenario.true_spec(stated)
+    true = true_spec(scenario.factors, stated)
     chunks: list[Played] = []
     options: Any = {"rounds": rounds, "seeds": seeds, "dose": dose, "points": 1, "progress": progress}
     run = simulate(policy, world, true, **options, record=chunks.append, stated=stated, engine=engine, device=device)
