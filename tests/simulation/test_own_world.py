@@ -102,12 +102,12 @@ def test_results_do_not_depend_on_batching_and_rows_whose_doses_teach_learn_apar
 
 def test_it_keeps_its_name_in_tables_and_summaries():
     run = simulate("hp_probe", Threshold(dim=2), SPEC, rounds=20, seeds=2)
-    assert set(run.frame()["world"]) == {NAME}
+    assert set(run.to_frame()["world"]) == {NAME}
     assert summary(run)["settings"]["world"] == {"name": NAME, "dim": 2, "start": 0.2}
     assert summary(run)["guaranteed_risk"] is None
     assert world_from_dict(Threshold(dim=2, start=0.3).to_dict()) == Threshold(dim=2, start=0.3)
     usual = simulate("hp_probe", LinearWorld(dim=2), SPEC, rounds=20, seeds=2)
-    assert set(usual.frame()["world"]) == {"LinearWorld"}
+    assert set(usual.to_frame()["world"]) == {"LinearWorld"}
     assert "name" not in summary(usual)["settings"]["world"]
 
 

@@ -110,7 +110,7 @@ def test_curves_end_at_the_totals_and_progress_adds_up():
 
 def test_a_tidy_table_has_one_row_for_each_spec_and_seed():
     run = simulate(make_policy("hp_ucb"), LinearWorld(dim=3), make_spec(threshold=[0.1, 0.5]), rounds=50, seeds=[3, 9])
-    table = run.frame()
+    table = run.to_frame()
     assert table[["threshold", "seed"]].to_numpy().tolist() == [[0.1, 3], [0.1, 9], [0.5, 3], [0.5, 9]]
     assert table["regret"].to_numpy() == pytest.approx(run.regret.ravel())
 

@@ -135,7 +135,7 @@ def test_parquet_comes_in_and_goes_out(lite, tmp_path):
     fill(lite, 3)
     out = pq.read_table(lite.export(tmp_path / "out.parquet")).to_pylist()
     assert [row["status"] for row in out] == ["imported", "imported", "known", "known", "known"]
-    frame = lite.frame()
+    frame = lite.to_frame()
     assert list(frame["cost"]) == [row["cost"] for row in out]
     assert "context.x0" in frame
     other = create_study("other", SPEC, storage=lite.store)

@@ -53,7 +53,7 @@ def test_unit_and_visit_stand_in_the_log_the_certificate_the_words_and_the_expor
     rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
     assert [(row["unit"], row["visit"]) for row in rows] == [("", ""), ("P-04", "day 2")]
     assert [row["decision_id"] for row in study.rows(unit="P-04")] == [noted.id]
-    assert study.frame(unit="P-04", visit="day 2")["meta.ward"].tolist() == ["3b"]
+    assert study.to_frame(unit="P-04", visit="day 2")["meta.ward"].tolist() == ["3b"]
     assert study.verify().ok
 
 

@@ -43,7 +43,7 @@ def test_key_and_metadata_stand_in_the_log_the_certificate_the_words_and_the_exp
     assert "Visit: visit-17." in words
     assert "patient P-04, ward 3b" in words
     assert "For: age 65 years, weight 90 kg." in words
-    row = ward.frame().iloc[0]
+    row = ward.to_frame().iloc[0]
     assert (row["key"], row["meta.patient"], row["meta.ward"]) == ("visit-17", "P-04", "3b")
     ward.export(tmp_path / "out.csv")
     rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
@@ -163,7 +163,7 @@ def test_a_context_outside_a_stated_range_is_refused_unless_allowed_and_then_mar
     assert ward.decision(old.id).certificate == old.certificate
     assert ward.events(from_seq=old.seq)["events"][0]["body"]["extrapolated"] == ["age"]
     assert "age lies outside the stated range" in str(ward.explain(old.id))
-    assert ward.frame()["extrapolated"].tolist() == ["", "age"]
+    assert ward.to_frame()["extrapolated"].tolist() == ["", "age"]
     ward.tell(old.id, reward=0.1, cost=0.1)
     assert ward.verify().ok
     with pytest.raises(InvalidInput, match="allow_extrapolation"):

@@ -41,11 +41,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safedial.bounds.rounding import UNIT
 from safedial.model.guarantee import GUARANTEES
-from safedial.model.namespace import namespace
+from safedial.model.namespace import Array, namespace
 from safedial.model.spec import SafetySpec, tail
 
 
@@ -115,8 +114,6 @@ def margin_assumptions(spec: SafetySpec) -> list[str]:
 
 
 # --- What past rounds say about the noise, for all rounds at once
-
-Array = NDArray[np.float64]
 
 ETAS = 2.0 ** -np.arange(0.0, 14.0)
 """η in units of 1/B."""

@@ -39,9 +39,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from safedial.model.namespace import Array
 
 TIE = 1e-9
 """Scores this close, relative to the largest, count as tied in a p-value. Costs and contexts with few different values

@@ -53,12 +53,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safedial.bounds.least_squares import Fitted
-from safedial.model.namespace import FLOATS, namespace, normal_quantile
-
-Array = NDArray[np.float64]
+from safedial.model.namespace import FLOATS, Array, namespace, normal_quantile
 
 CAUTION = 1e-9
 """By how much a quantile is raised, relatively."""

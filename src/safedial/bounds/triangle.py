@@ -19,13 +19,11 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import get_blas_funcs, get_lapack_funcs, solve_triangular
 
 from safedial.bounds.least_squares import SPARE, WORST, Fitted, is_due
 from safedial.bounds.rounding import SAFETY, UNIT, round_up
-
-Array = NDArray[np.float64]
+from safedial.model.namespace import Array
 
 _BLAS: Any = get_blas_funcs(("dot", "nrm2", "trsv"), dtype=np.float64)
 _LAPACK: Any = get_lapack_funcs(("tpqrt", "trtri"), dtype=np.float64)

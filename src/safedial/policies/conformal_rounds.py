@@ -18,13 +18,12 @@ from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safedial.bounds import ranks
 from safedial.bounds.ranks import conforming_bound, p_values, places
 from safedial.errors import InvalidInput, require
+from safedial.model.namespace import Array
 
-Array = NDArray[np.float64]
 Fitted = Callable[[Array], Array]
 
 EARLY = 400

@@ -23,7 +23,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safedial.bounds.choice import Choice
 from safedial.bounds.confidence import Bounds
@@ -31,11 +30,10 @@ from safedial.bounds.count_rule import CLIMB, check_rate
 from safedial.bounds.safe_set import SafeSet
 from safedial.errors import is_number, is_whole, require
 from safedial.model.brackets import WRITTEN, Growth, growth_from_dict
+from safedial.model.namespace import Array
 from safedial.model.spec import SafetySpec
 from safedial.policies.policy import Policy
 from safedial.policies.shield_rounds import ONE, Setup, ShieldBatch, stated_costs
-
-Array = NDArray[np.float64]
 
 START_SCALE = 0.25
 """The share of the protocol's setting at which a simulation starts."""

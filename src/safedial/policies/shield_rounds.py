@@ -43,9 +43,9 @@ from safedial.bounds.count_rule import (
 )
 from safedial.bounds.tolerated import Cost, Range, scaled_setting, tolerated_scale, tolerated_setting
 from safedial.errors import InvalidInput, require
+from safedial.model.namespace import Array
 from safedial.model.spec import SafetySpec
 
-Array = NDArray[np.float64]
 Fitted = Callable[[Array], Array]
 
 FEWEST = 50

@@ -21,12 +21,13 @@ from safedial.errors import InvalidInput, require
 from safedial.io import read_archive, write_archive
 from safedial.model.dial import Dial, Features
 from safedial.model.dose import Dose, DoseCurve
+from safedial.model.namespace import Array
 from safedial.model.noise_scale import NoiseScale
 from safedial.model.spec import SafetySpec
 from safedial.policies import Policy
 from safedial.rounds.decision import Decision, decide, intensity_of
 from safedial.rounds.kinds import make_learner, saved_policy
-from safedial.rounds.outcome import Asked, Outcome, Round, Sample, Vector, check_past, lost, normalise
+from safedial.rounds.outcome import Asked, Outcome, Round, Sample, check_past, lost, normalise
 from safedial.rounds.rules import Rules, own_values, with_own_functions
 from safedial.rounds.validation import (
     check_decision,
@@ -48,7 +49,7 @@ OPEN_LIMIT = 100_000
 FORM = "safedial-agent"
 """What the first line of an agent's save file begins with."""
 
-Context = Sequence[float] | Vector | Mapping[str, float]
+Context = Sequence[float] | Array | Mapping[str, float]
 
 UNSAID: Any = object()
 
@@ -132,12 +133,12 @@ class Agent:
         return self._rules.features
 
     @property
-    def reward_coef(self) -> Vector:
+    def reward_coef(self) -> Array:
         """θ̂, computed from the maintained inverse."""
         return self._learner.coef("reward")
 
     @property
-    def cost_coef(self) -> Vector:
+    def cost_coef(self) -> Array:
         """μ̂; with several costs one row for each, in their order."""
         return self._learner.coef("cost")
 
@@ -385,8 +386,7 @@ class Agent:
         learner, coin = self._learner, self._rng.random() if self._rules.policy.randomised else 0.5
         decision = self._advise(asked, self._predict(asked), coin)
         self._decisions += 1
-        if learner.starts is not None:
-            learner.count_start(decision.guarantee)
+        learner.count_start(decision.guarantee)
         watched = decision.certified and decision.intensity > 0.0 and not learner.watches_itself
         place = learner.opened(asked, decision) if learner.reads_questions else learner.open(asked.vector)
         self._open[self._decisions] = Round(self._decisions, place, decision.action, asked.baseline_cost, watched)
@@ -424,7 +424,7 @@ class Agent:
     def _gives(self, round_: Round) -> bool:
         return intensity_of(self._rules, round_.action) > 0.0
 
-    def _number_of(self, vector: Vector, round: int | None) -> int:
+    def _number_of(self, vector: Array, round: int | None) -> int:
         """The open round of an outcome that is reported by its context; 0 for history."""
         if round is not None:
             require(round in self._open, "round", round, "is not open: unknown, reported already, or too old")
@@ -432,15 +432,13 @@ class Agent:
         self._check_open(vector, number)
         return number
 
-    def _check_open(self, vector: Vector, number: int, sample: Sample | None = None) -> None:
+    def _check_open(self, vector: Array, number: int, sample: Sample | None = None) -> None:
         round_ = self._open.get(number)
         self._learner.check_report(vector, number, round_.place if round_ else None, self._decisions)
         if sample is not None and not number:
             check_past(self._rules, sample)
 
-    def _learn(
-        self, vector: Vector, norm: float, sample: Sample, number: int, *, unrelated: bool | None = None
-    ) -> None:
+    def _learn(self, vector: Array, norm: float, sample: Sample, number: int, *, unrelated: bool | None = None) -> None:
         """Watch the outcome of round `number` (0: history), and learn from it.
 
         `unrelated` says whether the reason for a withheld dose, or a lost outcome, has nothing to do with the outcome;

@@ -24,11 +24,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safedial.bounds import ranks
 from safedial.bounds.choice import Choice
 from safedial.bounds.ranks import p_value, places
+from safedial.model.namespace import Array
 from safedial.policies.conformal import Outlook
 from safedial.policies.conformal_rounds import Frozen, Rounds, score
 from safedial.rounds import conformal_terms
@@ -39,8 +39,6 @@ from safedial.rounds.outcome import Sample, check_reported, least_quotient
 if TYPE_CHECKING:
     from safedial.rounds.decision import Decision
     from safedial.rounds.rules import Rules
-
-Array = NDArray[np.float64]
 
 PATIENCE = 200
 """How many rounds beyond the lag an open round may still be bet on."""
@@ -319,10 +317,6 @@ class ConformalLearner(Learner):
         if least > -math.inf and place >= self.bets.next:
             self.bets.throttled[place] = least
             self.bets.told(self.rounds, place)
-
-    def count_start(self, guarantee: str) -> None:
-        """Count a decision at the start dose, whose guarantee is neither conformal nor none."""
-        self.starts += guarantee in ("declared", "certified")
 
     @property
     def evidence(self) -> float:

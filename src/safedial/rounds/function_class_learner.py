@@ -5,18 +5,16 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safedial.bounds.choice import Choice
 from safedial.errors import InvalidInput, require
+from safedial.model.namespace import Array
 from safedial.model.spec import SafetySpec
 from safedial.policies import Policy
 from safedial.rounds import function_class_terms
 from safedial.rounds.decision import plain_choice
 from safedial.rounds.learner import Learner
 from safedial.rounds.outcome import Sample
-
-Array = NDArray[np.float64]
 
 
 class View(NamedTuple):

@@ -21,12 +21,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from safedial.bounds.choice import Choice
 from safedial.bounds.estimate import Dual, Prediction
 from safedial.errors import InvalidInput, require
+from safedial.model.namespace import Array
 from safedial.model.spec import SafetySpec
 from safedial.policies import Policy
 from safedial.rounds import shared_terms
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
     from safedial.rounds.decision import Decision
     from safedial.rounds.rules import Rules
 
-Array = NDArray[np.float64]
 Residuals = tuple[float, float, float, float, float]
 
 
@@ -301,6 +298,8 @@ class Learner(ABC):
 
     def count_start(self, guarantee: str) -> None:
         """Count a decision at the start dose, by its guarantee, if `starts` is a number."""
+        if self.starts is not None:
+            self.starts += guarantee in ("declared", "certified")
 
     def restart_evidence(self) -> None:
         """Restart its own evidence."""

@@ -42,6 +42,7 @@ from safedial.bounds.estimate import Dual, Prediction
 from safedial.bounds.margin import Rounds
 from safedial.bounds.radii import LEAST, energy, multipliers, needs_more
 from safedial.bounds.rounding import UNIT, certify, certify_dual, round_up
+from safedial.model.namespace import Array
 from safedial.model.spec import SafetySpec
 from safedial.policies import Policy
 from safedial.policies.baselines import fixed
@@ -92,8 +93,6 @@ def warn_where_no_level_is_reached(rules: Rules) -> None:
 
 
 # --- Samples that wait before they are added to a learner's two matrices
-
-Array = NDArray[np.float64]
 
 ROOM, FROM_DIM = 16, 1024
 """How many samples may wait, and from which dimension on. Below it the matrices fit the cache, and waiting gains

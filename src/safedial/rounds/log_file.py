@@ -33,6 +33,7 @@ from safedial.errors import InvalidInput, require
 from safedial.io import read_text
 from safedial.model.dial import Dial, Features
 from safedial.model.guarantee import CERTIFIED, GUARANTEES
+from safedial.model.namespace import Array
 
 COMMA = re.compile(r"[+-]?\d+,\d+")
 BEYOND = re.compile(r"([<>≤≥])=?\s*([+-]?\d+(?:[.,]\d+)?)")
@@ -134,8 +135,6 @@ def _comma_hint(text: str) -> str:
 
 
 # --- Logs as CSV, with one row per decision
-
-Array = NDArray[np.float64]
 
 KNOWN = ("round", "time", "advised", "action", "reward", "cost", "baseline_cost")
 NEEDED = ("action", "reward", "cost")

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safedial.bounds.estimate import sample_weight
 from safedial.bounds.margin import round_risk, tail_factor
@@ -17,10 +16,9 @@ from safedial.errors import InvalidInput, refusal, require
 from safedial.model.dial import real, reals
 from safedial.model.dose import DoseCurve
 from safedial.model.guarantee import GUARANTEES
+from safedial.model.namespace import Array
 from safedial.model.spec import SafetySpec
 from safedial.rounds.rules import Rules
-
-Vector = NDArray[np.float64]
 
 STATUSES = ("open", "known", "void", "expired", "nothing given", "throttled", "corrected", "imported")
 
@@ -50,7 +48,7 @@ class Asked(NamedTuple):
     nothing, what else the learner reads from the request, and the proposal that came with it.
     """
 
-    vector: Vector
+    vector: Array
     norm: float
     extrapolated: tuple[str, ...] = ()
     baseline_cost: float = 0.0

@@ -21,12 +21,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safedial.bounds.choice import Choice
 from safedial.bounds.estimate import Prediction
 from safedial.bounds.rounding import round_down, rounded_spec
 from safedial.bounds.safe_set import SafeSet
+from safedial.model.namespace import Array
 from safedial.model.spec import SafetySpec
 from safedial.rounds import several_terms
 from safedial.rounds.decision import read_choice, written_choice
@@ -39,8 +39,6 @@ from safedial.rounds.student_learner import StudentLearner
 if TYPE_CHECKING:
     from safedial.rounds.decision import Decision
     from safedial.rounds.rules import Rules
-
-Array = NDArray[np.float64]
 
 
 class View(NamedTuple):

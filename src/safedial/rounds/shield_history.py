@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 from safedial.bounds.count_rule import CLIMB, RECENT, SPREAD_RANK, CountWindow, climb_limit, is_calibrated, spread_risk
 from safedial.bounds.tolerated import Range, scaled_setting, tolerated_scale
 from safedial.errors import require
+from safedial.model.namespace import Array
 from safedial.policies.shield_rounds import ALIKE, LARGEST_LOG, Bases, Fit, Ridge, fit_own
 from safedial.rounds import shield_options
 
 if TYPE_CHECKING:
     from safedial.rounds.rules import Rules
-
-Array = NDArray[np.float64]
 
 COLUMNS = ("protocol", "start", "limit", "applied", "advised", "scale", "cap")
 """What is kept of each round: the protocol's setting, its start, the tolerated setting (−∞ where not known, NaN where

@@ -55,7 +55,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safedial.bounds import monitor, ranks
 from safedial.bounds.choice import Choice
@@ -64,6 +63,7 @@ from safedial.bounds.count_rule import adapted, adapted_rank
 from safedial.bounds.safe_set import SafeSet
 from safedial.bounds.tolerated import Cost, tolerated_scale
 from safedial.errors import InvalidInput, require
+from safedial.model.namespace import Array
 from safedial.policies.shield_rounds import (
     FIRST_FIT,
     GROWTH,
@@ -85,8 +85,6 @@ from safedial.rounds.shield_options import Stated, played_levels
 if TYPE_CHECKING:
     from safedial.rounds.decision import Decision
     from safedial.rounds.rules import Rules
-
-Array = NDArray[np.float64]
 
 LEARNING = ("sign", "target")
 """The choosers that learn from rewards."""

@@ -20,8 +20,9 @@ from safedial.bounds.tolerated import Cost, tolerated_setting
 from safedial.errors import InvalidInput, refusal, require
 from safedial.model.brackets import Growth
 from safedial.model.dial import Dial, real
+from safedial.model.namespace import Array
 from safedial.policies.shield_rounds import ONE, stated_costs, try_out
-from safedial.rounds.outcome import Asked, Vector
+from safedial.rounds.outcome import Asked
 from safedial.rounds.rules import plain_options
 
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ def read_question(rules: Rules, asked: Asked, proposal: Any) -> Asked:
     return Asked(*asked[:4], Stated(protocol, start, request, group), proposed)
 
 
-def _group(rules: Rules, context: Vector) -> str:
+def _group(rules: Rules, context: Array) -> str:
     """The group of a context: a feature's value, or what a function of the context says."""
     group = rules.policy.options["group"]
     if isinstance(group, str):
@@ -226,7 +227,7 @@ def _request(rules: Rules, proposal: Any) -> float:
     return setting
 
 
-def _protocol(rules: Rules, context: Vector, proposal: Any) -> float:
+def _protocol(rules: Rules, context: Array, proposal: Any) -> float:
     base = rules.policy.options["base"]
     if base == "proposal":
         value = proposal
@@ -253,7 +254,7 @@ def _called(name: str, function: Any, given: Any) -> Any:
         raise InvalidInput(words) from error
 
 
-def raw_value(rules: Rules, context: Vector, name: str) -> float:
+def raw_value(rules: Rules, context: Array, name: str) -> float:
     """A feature's value as the user gave it, but for rounding."""
     features: Any = rules.features
     place = features.names.index(name)
@@ -263,12 +264,12 @@ def raw_value(rules: Rules, context: Vector, name: str) -> float:
     return float(f"{value * scale + center:.{DIGITS}g}")
 
 
-def raw_features(rules: Rules, context: Vector) -> dict[str, float]:
+def raw_features(rules: Rules, context: Array) -> dict[str, float]:
     features: Any = rules.features
     return {name: raw_value(rules, context, name) for name in features.names}
 
 
-def growth_at(rules: Rules, growth: Growth, context: Vector) -> Growth:
+def growth_at(rules: Rules, growth: Growth, context: Array) -> Growth:
     """The bracket of a context: slopes that are features have their values."""
     if not growth.features:
         return growth
@@ -276,7 +277,7 @@ def growth_at(rules: Rules, growth: Growth, context: Vector) -> Growth:
     return growth.at(values)
 
 
-def costs_at(rules: Rules, costs: Mapping[str, Cost], context: Vector) -> dict[str, Cost]:
+def costs_at(rules: Rules, costs: Mapping[str, Cost], context: Array) -> dict[str, Cost]:
     """The limits at a context, with numbers for slopes that are features."""
     return {
         name: replace(cost, growth=growth_at(rules, cost.growth, context)) if cost.growth.features else cost

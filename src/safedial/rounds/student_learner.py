@@ -38,7 +38,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from safedial.bounds import monitor, ranks
@@ -48,6 +47,7 @@ from safedial.bounds.t_laws import Mixture, chance_above, cost_upper, spent_in
 from safedial.bounds.triangle import append, certified, empty, moved, triangle, volume
 from safedial.errors import require
 from safedial.model.dial import real
+from safedial.model.namespace import Array
 from safedial.policies import make_policy
 from safedial.policies.student import conformal_bound, conformal_part
 from safedial.rounds import student_terms
@@ -113,8 +113,6 @@ class StudentWatch:
 
 
 # --- HP-Student for one online learner: certified least squares by QR, and a fixed lag
-
-Array = NDArray[np.float64]
 
 OPEN, KNOWN, LEFT_OUT, LOST = range(4)
 """What became of a round: LEFT_OUT without harm, LOST for a reason that may be related to its outcome."""
@@ -336,9 +334,6 @@ class StudentLearner(Learner):
     def throttled(self, context: Array, sample: Sample, place: int, advised: float) -> None:
         if place in self.waits:
             self._judge(self.waits[place], least_quotient(self.rules, sample, advised))
-
-    def count_start(self, guarantee: str) -> None:
-        self.starts += guarantee in ("declared", "certified")
 
     @property
     def evidence(self) -> float:

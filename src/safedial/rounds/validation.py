@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safedial.bounds.confidence import check_dim, check_scale
 from safedial.bounds.rounding import NORM_SLACK
@@ -15,6 +14,7 @@ from safedial.errors import InvalidInput, refusal, require
 from safedial.model.dial import Dial, Features, as_vector, real
 from safedial.model.dose import as_dose
 from safedial.model.guarantee import GUARANTEES
+from safedial.model.namespace import Array
 from safedial.model.noise_scale import check_rises
 from safedial.model.spec import LARGEST, NUMBERS, SafetySpec
 from safedial.policies import Policy, check_proved
@@ -26,7 +26,6 @@ from safedial.rounds.outcome import Asked
 from safedial.rounds.rules import Rules, by_rule, longest_context
 
 Result = TypeVar("Result")
-Vector = NDArray[np.float64]
 
 
 def make_rules(
@@ -66,7 +65,7 @@ def make_rules(
     return rules._replace(fallback_action=_fallback(dial_, given))
 
 
-def read_contexts(rules: Rules, contexts: Any) -> list[tuple[Vector, float]]:
+def read_contexts(rules: Rules, contexts: Any) -> list[tuple[Array, float]]:
     """Each context of a list, an array or a table; an error names the row."""
     return [in_row(row, read_context, rules, context) for row, context in enumerate(context_rows(contexts))]
 
@@ -127,7 +126,7 @@ def context_rows(contexts: Any) -> list[Any]:
     return listed("contexts", contexts)
 
 
-def read_context(rules: Rules, context: Any, *, raw: bool = True) -> tuple[Vector, float]:
+def read_context(rules: Rules, context: Any, *, raw: bool = True) -> tuple[Array, float]:
     """The context as a new vector, and its norm; refused if it is not finite or longer than L."""
     if raw and rules.features is not None:
         vector = rules.features.transform(context)
@@ -147,7 +146,7 @@ def context_limit(rules: Rules) -> float:
     return LARGEST if bound is None else bound * (1.0 + NORM_SLACK)
 
 
-def _refuse_context(rules: Rules, vector: Vector, norm: float) -> None:
+def _refuse_context(rules: Rules, vector: Array, norm: float) -> None:
     """Say what is wrong with a context that is not finite or too long, by the feature's name if it has one."""
     names = (*(rules.features.names if rules.features else range(rules.dim)), "intercept")
     bad = np.flatnonzero(~np.isfinite(vector))

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from safedial.bounds import monitor
+from safedial.model.namespace import Array
 from safedial.rounds.learner import Learner
-from safedial.rounds.outcome import Round, Sample, Vector, allowed_risk, cost_at_advice, counted_from
+from safedial.rounds.outcome import Round, Sample, allowed_risk, cost_at_advice, counted_from
 from safedial.rounds.rules import Rules
 
 FLAGS = ("crossed", "noisy", "tails")
@@ -94,7 +95,7 @@ class Watch:
         self,
         round_: Round,
         sample: Sample,
-        context: Vector,
+        context: Array,
         norm: float,
         *,
         throttled: bool = False,
@@ -202,7 +203,7 @@ class Watch:
         elif rule == "too_many_unwatched":
             self.new_unwatched, self.new_watched, self.unwatched_from = 0, 0, rounds
 
-    def _observe(self, parts: list[Any], context: Vector, norm: float) -> list[float]:
+    def _observe(self, parts: list[Any], context: Array, norm: float) -> list[float]:
         """Compare the residuals of an outcome's parts (`Learner.parts`) with the stated noise. An estimate raised by
         rounding is not noise. Returns what was added to `tails`.
         """

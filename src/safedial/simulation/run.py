@@ -146,8 +146,6 @@ class Simulation:
 
         return frame(self)
 
-    frame = to_frame
-
     def _repr_html_(self) -> str:
         from safedial.simulation.results import notebook_card
 

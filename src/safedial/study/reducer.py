@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safedial.model.guarantee import GUARANTEES
+from safedial.model.namespace import Array
 from safedial.rounds.decision import Decision, decide, read_choice, written_choice
 from safedial.rounds.linear_learner import dnrm2
 from safedial.rounds.outcome import Asked, Outcome, Round, Sample, normalise
@@ -116,8 +116,6 @@ def decision_of(rules: Rules, body: Mapping[str, Any], context: Any) -> Decision
 
 # --- How an event changes the state, and how the state gives the next decision
 
-Vector = NDArray[np.float64]
-
 NO_FIXES: Mapping[int, Any] = {}
 
 TAG = 4
@@ -190,7 +188,7 @@ def update_state(
     return state
 
 
-def context_of(state: State, raw: list[float]) -> Vector:
+def context_of(state: State, raw: list[float]) -> Array:
     """The context of a stored round, from its raw values."""
     features = state.study.rules.features
     values = np.array(raw, dtype=np.float64)
@@ -216,8 +214,7 @@ def _decided(state: State, event: Event, body: Body, asked: Asked) -> None:
     state.rounds += 1
     state.new_decisions += 1
     state.broken = state.broken or body["fallback_reason"] == "assumption_broken"
-    if learner.starts is not None:
-        learner.count_start(body["guarantee"])
+    learner.count_start(body["guarantee"])
     if body["intensity"] == 0.0 and (body["limiter"] in ("mask", "cap") or learner.leaves_own_zeros):
         learner.leave_out(place)
     elif body["intensity"] == 0.0:

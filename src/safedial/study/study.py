@@ -258,8 +258,6 @@ class Study:
         """`rows` as a pandas DataFrame."""
         return data_frame(self.rows(unit=unit, visit=visit))
 
-    frame = to_frame
-
     def units(self) -> list[dict[str, Any]]:
         """The units of the study: how many decisions, outcomes and outcomes over the threshold each has, with a 95 %
         interval for the share of these.

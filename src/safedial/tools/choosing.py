@@ -177,8 +177,6 @@ class Ranking:
         """The table, as a pandas table."""
         return data_frame(self.table)
 
-    frame = to_frame
-
     def _repr_html_(self) -> str:
         return card(
             "Policies that you may use", (dict(zip(HEADS, row, strict=True)) for row in self.cells()), self.words()

@@ -67,13 +67,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safedial.errors import require
+from safedial.model.namespace import Array
 from safedial.model.spec import SafetySpec
 from safedial.policies.classes.function_class import FunctionClass, Interval, Outcomes, check_bound
-
-Array = NDArray[np.float64]
 
 PRIOR = 1.5
 SHRINKS = (PRIOR - 1.0) * np.exp(-np.linspace(0.0, 14.0, 57))

@@ -36,13 +36,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safedial.errors import require
+from safedial.model.namespace import Array
 from safedial.model.spec import SafetySpec
 from safedial.policies.classes.function_class import FunctionClass, Interval, Outcomes, check_bound
-
-Array = NDArray[np.float64]
 
 CUT = 40.0
 UNIT = 2.0**-53

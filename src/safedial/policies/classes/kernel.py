@@ -38,13 +38,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safedial.errors import InvalidInput, require
+from safedial.model.namespace import Array
 from safedial.model.spec import SafetySpec
 from safedial.policies.classes.function_class import FunctionClass, Interval, Outcomes, check_bound, check_whole
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
