@@ -19,7 +19,8 @@ ROUNDING = 1e-6
 
 class Choice(NamedTuple):
     """The choice in a round, with its bounds. `learn` is False if the policy ignores the outcome, `exploring` is True
-    if a coin chose.
+    if a coin chose, `ready` is False where nothing is known yet, and `limit` is a key of `LIMITS` where something of
+    the policy's own set the largest intensity. `settings` has (chosen, largest) of a policy that speaks settings.
     """
 
     intensity: Any
@@ -28,6 +29,9 @@ class Choice(NamedTuple):
     reward_index: Any
     learn: Any = True
     exploring: Any = False
+    ready: Any = True
+    limit: str = ""
+    settings: Any = None
 
 
 def choose(reward_index: Any, safe: SafeSet, bounds: Bounds, *, probe: Any = 0.0, least_probe: Any = None) -> Choice:

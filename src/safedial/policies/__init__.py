@@ -16,6 +16,7 @@ from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec, dose_free_learning
 from safedial.policies.baselines import clairvoyant, epsilon_greedy, fixed, hp_bayes, on_expectation, thompson
 from safedial.policies.conformal import hp_conformal
+from safedial.policies.family import Family
 from safedial.policies.linear import hp_probe, hp_ucb
 from safedial.policies.nonlinear import nonlinear_hp_probe, nonlinear_hp_ucb
 from safedial.policies.policy import Policy
@@ -71,7 +72,7 @@ def option_names(name: str) -> tuple[str, ...]:
         near = get_close_matches(str(name), FACTORIES, n=1)
         way_out = f"did you mean {near[0]!r}?" if near else "choose from " + ", ".join(FACTORIES)
         raise InvalidInput(f"policy = {name!r}: there is no such policy; {way_out}")
-    return tuple(signature(FACTORIES[name]).parameters)
+    return tuple(each for each in signature(FACTORIES[name]).parameters if each != "task")
 
 
 ELSEWHERE = {
@@ -98,13 +99,13 @@ def as_policy(policy: str | Policy) -> Policy:
     """A policy, given itself or by its name with default options."""
     made = _default(policy) if isinstance(policy, str) else policy
     way_out = "call it, which makes a policy" if callable(policy) else ", ".join(POLICIES)
-    require(isinstance(made, Policy), "policy", policy, "must be a policy or the name of one", way_out)
+    require(isinstance(made, (Policy, Family)), "policy", policy, "must be a policy or the name of one", way_out)
     return made
 
 
 def check_proved(policy: Policy, spec: SafetySpec) -> None:
     """Refuse a spec for which a policy's guarantee has no proof."""
-    if policy.check is not None:
+    if isinstance(policy, Policy) and policy.check is not None:
         policy.check(spec)
 
 
@@ -142,6 +143,7 @@ def rows_learn_alike(policy: Policy, spec: SafetySpec, dose: Dose, baseline_cost
 __all__ = [
     "FACTORIES",
     "POLICIES",
+    "Family",
     "Policy",
     "as_policy",
     "check_proved",

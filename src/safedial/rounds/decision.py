@@ -51,6 +51,9 @@ def written_choice(choice: Choice) -> dict[str, Any]:
         "reward_upper": float(bounds.reward_upper),
         "safe_intensity": float(safe.intensity),
         **({} if bounds.noise is None else {"noise": float(bounds.noise)}),
+        **({} if choice.ready else {"ready": False}),
+        **({"limit": choice.limit} if choice.limit else {}),
+        **({"settings": list(choice.settings)} if choice.settings else {}),
     }
 
 
@@ -64,7 +67,9 @@ def read_choice(said: Mapping[str, Any]) -> Choice:
         said["refuted"],
         _bound(said["noise"]) if "noise" in said else None,
     )
-    return Choice(said["intensity"], SafeSet(said["safe_intensity"], said["certified"]), bounds, said["reward_index"])
+    safe = SafeSet(said["safe_intensity"], said["certified"])
+    own = {"ready": said.get("ready", True), "limit": said.get("limit", ""), "settings": said.get("settings")}
+    return Choice(said["intensity"], safe, bounds, said["reward_index"], **own)
 
 
 def _bound(value: float | None) -> float:
@@ -190,7 +195,7 @@ def proposal_answer(proposal: float | None, action: float) -> str:
 def guarantee_of(rules: Rules, choice: Choice) -> str:
     """The guarantee behind a choice that needs no fallback."""
     guarantee = GUARANTEES[rules.policy.guarantee]
-    if math.isfinite(choice.bounds.cost_upper):
+    if choice.ready and math.isfinite(choice.bounds.cost_upper):
         return guarantee.given
     return guarantee.start if rules.start_action is None else "declared"
 
@@ -297,7 +302,7 @@ def decide(
     `spec` is the rules' spec, rounded to the safe side. `stop_reason` is "" or a key of `LIMITS`: the rule that stopped
     the study or agent until a person resumes it.
     """
-    if spec.noise_scale is not None:
+    if spec.noise_scale is not None and not learner.reads_questions:
         prediction = prediction._replace(context=asked.vector)
     baseline = round_up(asked.baseline_cost) if asked.baseline_cost else 0.0
     prediction, choice = learner.choose(rules, spec, prediction, round=float(number), coin=coin, baseline_cost=baseline)
@@ -310,18 +315,24 @@ def decide(
             # The start dose was declared safe without this baseline cost, or has proved unsafe: it is no fallback here.
             setting = rules.dial.low
     elif learner.reads_questions:
-        setting, safe_setting = learner.settings(prediction)
+        setting, safe_setting = learner.settings(rules, prediction, choice)
     else:
-        if not 0.0 <= choice.intensity <= 1.0:
-            check_intensities(rules.policy.name, choice.intensity, choice.intensity)
-        safe_setting = setting = setting_of(rules, choice.safe.intensity)
-        if choice.intensity != choice.safe.intensity:
-            setting = setting_of(rules, choice.intensity)
+        setting, safe_setting = settings_of(rules, choice)
     certified = not fallback_reason and GUARANTEES[guarantee_of(rules, choice)].from_constants
     given = (setting, intensity_of(rules, setting), safe_setting, number, certified, asked.vector, prediction, choice)
     return Decision(
         *given, asked.baseline_cost, fallback_reason, rules, extrapolated=asked.extrapolated, proposal=asked.proposal
     )
+
+
+def settings_of(rules: Rules, choice: Choice) -> tuple[float, float]:
+    """The setting of a choice of intensities, and the largest safe one, in the dial's units."""
+    if not 0.0 <= choice.intensity <= 1.0:
+        check_intensities(rules.policy.name, choice.intensity, choice.intensity)
+    safe_setting = setting = setting_of(rules, choice.safe.intensity)
+    if choice.intensity != choice.safe.intensity:
+        setting = setting_of(rules, choice.intensity)
+    return setting, safe_setting
 
 
 def intensity_of(rules: Rules, setting: float) -> float:

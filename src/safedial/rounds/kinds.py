@@ -7,6 +7,7 @@ Your own policy may bring its own learner, a subclass of `Learner` whose constru
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from safedial.bounds.rounding import rounded_spec
@@ -14,11 +15,13 @@ from safedial.errors import require
 from safedial.model.costs import split_spec
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec
-from safedial.policies import FACTORIES, Policy, make_policy
+from safedial.policies import FACTORIES, Family, Policy, make_policy
+from safedial.policies.family import BY_RULE
 from safedial.rounds.conformal_learner import ConformalLearner
 from safedial.rounds.function_class_learner import ClassLearner
 from safedial.rounds.learner import Learner
 from safedial.rounds.linear_learner import LinearLearner, make_radius_state
+from safedial.rounds.policy_learner import Driver
 from safedial.rounds.rules import Rules, plain_options
 from safedial.rounds.several_learners import SeveralLearner, SeveralStudents
 from safedial.rounds.shield_learner import ShieldLearner
@@ -34,6 +37,8 @@ NAMED: dict[str, type[Learner]] = {
 
 def kind_of(policy: Policy, spec: SafetySpec | None = None) -> type[Learner]:
     """The class of a policy's learner under a spec; a policy without an online learner is refused."""
+    if isinstance(policy, Family):
+        return Driver(policy)  # pyright: ignore[reportReturnType] -- stands in for a class while both forms exist
     kind = _kind_of(policy)
     if spec is None or spec.costs is None or kind is ShieldLearner:
         return kind
@@ -62,6 +67,8 @@ def make_learner(rules: Rules) -> Learner:
     """The learner that the rules' policy needs, before any outcome."""
     policy, dim, ridge = rules.policy, rules.dim, rules.spec.ridge
     kind = rules.learner
+    if isinstance(kind, Driver):
+        return kind(rules)
     if issubclass(kind, SeveralLearner):
         return kind(rules, {name: make_learner(part) for name, part in rules.parts.items()})
     if kind is ClassLearner:
@@ -74,7 +81,7 @@ def make_learner(rules: Rules) -> Learner:
 
 def split_rules(rules: Rules) -> Rules:
     """The rules with those of each cost, where the learner has one for each."""
-    if not issubclass(rules.learner, SeveralLearner):
+    if isinstance(rules.learner, Driver) or not issubclass(rules.learner, SeveralLearner):
         return rules
     parts = {name: _part(rules, name, spec) for name, spec in split_spec(rules.spec).items()}
     return rules._replace(parts=parts)
@@ -99,8 +106,19 @@ def saved_policy(saved: Mapping[str, Any], given: Policy | None) -> Policy:
         made = make_policy(name, **options)
     else:
         require(given.name == name, "policy", given.name, f"must be the saved one, {name!r}")
+        if isinstance(given, Family):
+            return with_saved(given, options)
         now, same = plain_options(given.options), kind_of(given).same_option
         other = sorted(key for key, value in options.items() if not same(key, now, value))
         require(not other, "policy", name, f"has other options than the saved one: {', '.join(other)}")
         made = given
-    return kind_of(made).with_saved(made, options)
+    return made if isinstance(made, Family) else kind_of(made).with_saved(made, options)
+
+
+def with_saved(policy: Family, saved: Mapping[str, Any]) -> Family:
+    """A user's policy with the saved options, where it leaves them to a rule; the others must be the saved ones."""
+    now = plain_options(policy.options)
+    open_ = {option for option, value in now.items() if value in (None, BY_RULE)}
+    other = sorted(option for option, value in saved.items() if option not in open_ and now.get(option) != value)
+    require(not other, "policy", policy.name, f"has other options than the saved one: {', '.join(other)}")
+    return replace(policy, **{option: saved[option] for option in open_ if option in saved})

@@ -49,6 +49,8 @@ class Learner(ABC):
     """The rules that its own evidence may trigger, keys of `LIMITS`; a resume after one restarts it."""
     reads_questions: ClassVar[bool] = False
     """Whether it is a `QuestionLearner`."""
+    names_rounds: ClassVar[bool] = False
+    """Whether its written prediction lists rounds by number, under "exceeding"; a study lists their ids there."""
     awaits_all: ClassVar[bool] = False
     """Whether a study waits for the outcomes of decisions that give nothing too, because they tell something."""
     certificate_terms: ClassVar[Any] = shared_terms
@@ -331,7 +333,7 @@ class QuestionLearner(Learner):
     If its `written` prediction lists rounds by their numbers, under "exceeding", a study lists their ids there.
     """
 
-    reads_questions = awaits_all = True
+    reads_questions = awaits_all = names_rounds = True
 
     @classmethod
     @abstractmethod
@@ -343,7 +345,7 @@ class QuestionLearner(Learner):
         """`predict`, or `foresee` for a preview, for a question."""
 
     @abstractmethod
-    def settings(self, prediction: Any) -> tuple[float, float]:
+    def settings(self, rules: Rules, prediction: Any, choice: Choice) -> tuple[float, float]:
         """The setting of a viewed prediction and the largest safe one, in the dial's units."""
 
     @abstractmethod

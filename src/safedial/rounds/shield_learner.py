@@ -542,7 +542,7 @@ class ShieldLearner(QuestionLearner):
     def view(self, prediction: Cap, choice: Choice) -> tuple[Cap, Choice]:
         return prediction, choice
 
-    def settings(self, prediction: Cap) -> tuple[float, float]:
+    def settings(self, rules: Rules, prediction: Cap, choice: Choice) -> tuple[float, float]:
         return prediction.setting, prediction.safe
 
     def _cap(self, context: Array, stated: Stated) -> Cap:

@@ -24,7 +24,7 @@ from safedial.bounds.safe_set import safe_set
 from safedial.errors import InvalidInput
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import CONSTANTS, SafetySpec
-from safedial.policies import Policy, guaranteed_risk
+from safedial.policies import Family, Policy, guaranteed_risk
 from safedial.rounds.agent import Agent
 from safedial.simulation.linear_world import LinearWorld
 from safedial.simulation.loop import Round
@@ -363,7 +363,7 @@ def check_policy(factory: Callable[..., Policy], *, quiet: bool = False) -> Repo
     hp_ucb: 42 checks ran, 0 failed.
     """
     policy = factory() if callable(factory) else None
-    if not isinstance(policy, Policy):
+    if not isinstance(policy, (Policy, Family)):
         raise InvalidInput(f"factory = {factory!r}: must be a function that returns a Policy")
     ran, failures, silent = 0, {}, {}
     for name, check in _checks(policy, factory):

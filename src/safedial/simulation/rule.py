@@ -24,6 +24,7 @@ from safedial.model.namespace import namespace, where
 from safedial.model.spec import SafetySpec
 from safedial.policies import Policy
 from safedial.policies.baselines import clairvoyant
+from safedial.policies.family import KNOWN, LEFT_OUT, Asked, Told
 from safedial.simulation.world import STREAMS, Array, Exposure, World, fits
 
 
@@ -209,3 +210,51 @@ def _exact_prediction(now: Exposure) -> Prediction:
     nothing, xp = 0.0 * now.reward_mean, namespace(now.reward_mean)
     norm, dim = xp.linalg.norm(now.context, axis=-1), now.context.shape[-1]
     return Prediction(now.reward_mean, now.cost_mean, nothing, norm, nothing, nothing, dim, context=now.context)
+
+
+class FamilyRule(Rule):
+    """What decides, learns and keeps the score where the policy has a state of its own (`policies.family`)."""
+
+    def decide(self, state: Any, number: Any, now: Exposure, coin: Any) -> tuple[Any, Choice]:
+        """A round's bound and choice; refits that are due come first."""
+        policy: Any = self.policy
+        norm = np.sqrt(np.vecdot(now.context, now.context))
+        asked = Asked(now.context, norm, float(number), self.world.baseline_cost, coin)
+        policy.begin(state)
+        found = policy.bound(state, asked)
+        chosen, largest = policy.choose(found, asked), found.largest
+        settings = None
+        if policy.unit == "setting":
+            settings = chosen, largest
+            chosen, largest = (self.dose.cost.effect(policy.task.dial.action(each)) for each in settings)
+        numbers = found.numbers
+        limits = Bounds(found.index, numbers.get("cost_upper", 0.0), 0.0, 0.0, found.refuted)
+        choice = Choice(chosen, SafeSet(largest, found.certified), limits, found.index, settings=settings)
+        return (asked, found), choice
+
+    def learn(self, state: Any, now: Exposure, prediction: Any, choice: Choice, coin: Any) -> tuple[Any, Step]:
+        """Open the round and tell its outcome at once; the state changes in place."""
+        policy: Any = self.policy
+        asked, found = prediction
+        harm, gain = self.applied(choice.intensity)
+        full = choice.intensity >= choice.safe.intensity * (1.0 - TIE)
+        if not policy.learns:
+            return state, Step(gain, harm, full, choice.safe.certified, False)
+        # Where rows learn alike, the policy is shown the first one's rounds.
+        rows = slice(0, self.batch)
+        chosen = choice.intensity if choice.settings is None else choice.settings[0]
+        shown = [np.broadcast_to(each, harm.shape)[rows] for each in (chosen, harm, gain)]
+        now = now._replace(reward_intensity=shown[2], cost_intensity=shown[1])
+        weight = sample_weight(self.spec, now.reward_intensity, now.cost_intensity, now.context)
+        reward, cost, measured, left_out = self.world.normalised(self.spec, now, weight)
+        if left_out is not None:
+            weight = where(left_out, 0.0, weight)
+        fate = np.full(shown[1].shape, KNOWN) if left_out is None else np.where(left_out, LEFT_OUT, KNOWN)
+        action = shown[0] if choice.settings is not None else self.dose.cost.action(shown[1])
+        policy.open(state, asked, found, shown[0])
+        told = Told(
+            fate, reward, measured if policy.zero_one else cost, weight, measured, self.world.baseline_cost, action,
+            shown[1], now.context, asked.norm, None, shown[2],
+        )  # fmt: skip
+        policy.tell(state, int(asked.number) - 1, told)
+        return state, Step(gain, harm, full, choice.safe.certified, weight > 0.0)

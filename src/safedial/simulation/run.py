@@ -319,7 +319,11 @@ def check_learner(policy: Policy, world: World, spec: SafetySpec) -> None:
     linear, scale, name = policy.is_linear, spec.noise_scale, policy.name
     words, way_out = "has a learner for agents and studies only", "give the policy init, predict and update too"
     require(policy.learner is None or not linear, "policy", name, words, way_out)
-    mixed = not linear and any(part in PLAIN for part in (policy.init, policy.predict, policy.update))
+    mixed = (
+        not linear
+        and isinstance(policy, Policy)
+        and any(part in PLAIN for part in (policy.init, policy.predict, policy.update))
+    )
     words = "has parts of the plain linear estimate, and its radius or the margin needs more than that"
     require(not mixed or not needs_more(policy.options.get("radius"), spec), "policy", name, words, way_out)
     require(linear or scale is None, "noise_scale", scale, f"needs a linear learner, which {name} is not")

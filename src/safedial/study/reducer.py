@@ -77,7 +77,7 @@ def body_of(decision: Decision, raw: list[float], state: State, noted: Noted) ->
 def _prediction(decision: Decision, state: State) -> dict[str, Any]:
     """The prediction as plain values; rounds that it names by number are named by their ids, less the study's name."""
     written = decision.rules.learner.written(decision.prediction)
-    if state.learner.reads_questions and "exceeding" in written:
+    if state.learner.names_rounds and "exceeding" in written:
         written["exceeding"] = [state.named[number - 1] for number in written["exceeding"]]
     return written
 
@@ -208,9 +208,10 @@ def _decided(state: State, event: Event, body: Body, asked: Asked) -> None:
     learner, vector = cast("Any", state.learner), asked.vector
     if learner.reads_questions:
         place = learner.opened(asked, decision_of(state.study.rules, body, vector))
-        state.named.append(f"{event.seq}.{event.hash[:TAG].hex()}")
     else:
         place = learner.open(vector)
+    if learner.names_rounds:
+        state.named.append(f"{event.seq}.{event.hash[:TAG].hex()}")
     state.rounds += 1
     state.new_decisions += 1
     state.broken = state.broken or body["fallback_reason"] == "assumption_broken"

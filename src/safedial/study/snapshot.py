@@ -48,7 +48,7 @@ def _contents(state: State) -> tuple[dict[str, Any], dict[str, Any]]:
     if state.study.folds:
         arrays["recent_of"] = np.array(state.recent_of, dtype=np.int64)
         arrays["scatter.of"], arrays["scatter.added"] = state.scatter.arrays()
-    if state.learner.reads_questions and not state.kept:
+    if state.learner.names_rounds and not state.kept:
         parts = [name.split(".") for name in state.named]
         arrays["named.seqs"] = np.array([int(seq) for seq, _ in parts], dtype=np.int64)
         arrays["named.tags"] = np.array([tag for _, tag in parts], dtype="S8")
@@ -128,7 +128,7 @@ def _restore_learned(state: State, arrays: dict[str, Any]) -> None:
         for (seq, round_), (gone, lost), sample in zip(held.items(), fates, samples, strict=True)
     }
     state.queue.extend(arrays["queue"].tolist())
-    if state.learner.reads_questions:
+    if state.learner.names_rounds:
         named = zip(arrays["named.seqs"].tolist(), arrays["named.tags"].tolist(), strict=True)
         state.named = [f"{seq}.{tag.decode()}" for seq, tag in named]
 

@@ -39,7 +39,7 @@ from safedial.errors import is_whole, require
 from safedial.model.dial import Dial, read_labels, real
 from safedial.model.guarantee import CERTIFIED, GUARANTEES
 from safedial.model.spec import NAMES
-from safedial.policies import FACTORIES, Policy
+from safedial.policies import FACTORIES, Family, Policy
 from safedial.rounds.decision import Decision, intensity_of
 from safedial.rounds.learner import Learner
 from safedial.rounds.rules import Rules, own_values, plain_options
@@ -352,7 +352,7 @@ def check_fallback(fields: Mapping[str, Any], spec: StudySpec) -> None:
 def own_policy(fields: Mapping[str, Any]) -> Policy | None:
     """The policy of a new study, if it is the user's own."""
     given = fields.get("policy")
-    return given if isinstance(given, Policy) and given.name not in FACTORIES else None
+    return given if isinstance(given, (Policy, Family)) and given.name not in FACTORIES else None
 
 
 def _policy(fields: Mapping[str, Any], own: Policy | None) -> dict[str, Any] | Policy:
@@ -361,11 +361,11 @@ def _policy(fields: Mapping[str, Any], own: Policy | None) -> dict[str, Any] | P
     default = {"name": stated.default_policy, **stated.default_options}
     given, options, own = fields.get("policy", default), {}, own_policy(fields) or own
     for each in (given, own):
-        if isinstance(each, Policy) and each.name in FACTORIES:
+        if isinstance(each, (Policy, Family)) and each.name in FACTORIES:
             own_parts = ", ".join(each.own_parts)
             words = f"is a name of this package, and {own_parts} is your own, which a log could not tell apart"
             require(not own_parts, "policy", each.name, words, "give the policy another name, and a `learner`")
-    if isinstance(given, Policy):
+    if isinstance(given, (Policy, Family)):
         given = {"name": given.name, **(plain_options(given.options) if own else given.options)}
     proper = isinstance(given, (str, Mapping))
     require(proper, "policy", given, "must be a name, or an object of a name and options", 'give {"name": "hp_probe"}')

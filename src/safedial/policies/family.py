@@ -1,0 +1,361 @@
+"""What a policy is: one frozen dataclass, whose state is a record of arrays. This protocol is all that simulations,
+agents, studies, certificates and tools know of one.
+
+Its fields are its options: of Python, of a command, of a request, and of the written form. `on(task)` fixes the rest,
+and cached properties hold what follows from both. What a policy learns is a *state* (`policies.table`), whose arrays
+begin with the axes of its lanes: () in an agent or a study, which has one, and (specs, seeds) in a simulation.
+
+    begin ─► bound ─► choose ─► open          a decision
+                                 └─► tell     its outcome: at once, late, or never
+
+Only `begin`, `open`, `tell` and `restart` change a state, in place, and they depend on nothing but their arguments. So
+a log of these calls is the state, bit for bit, and a preview is `begin` and `bound` on a copy.
+
+A policy of one's own is such a dataclass with `init`, `bound` and `tell`; everything else has a default:
+
+    @dataclass(frozen=True, kw_only=True)
+    class Mean(Family):
+        ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from safedial.bounds.rounding import rounded_spec
+from safedial.errors import require
+from safedial.model.dial import Dial, Features
+from safedial.model.dose import Dose
+from safedial.model.namespace import namespace, where
+from safedial.model.spec import SafetySpec
+
+OPEN, KNOWN, LEFT_OUT, LOST, THROTTLED = range(5)
+"""What became of a round, in each lane.
+
+| fate | the outcome | every policy |
+|---|---|---|
+| OPEN | may still come, or is not told in this lane | takes the round for the worst until then |
+| KNOWN | is told | learns from it |
+| LEFT_OUT | will not come, for a reason vouched for as unrelated to it | goes on as if there was no round |
+| LOST | will not come, and the reason may be related to it | takes the round for the worst, for good |
+| THROTTLED | belongs to a setting that was lowered because of it | LOST, but a violation is evidence |
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """Everything that is fixed but the policy. `spec` may hold grids in a simulation: a column for each row of lanes.
+
+    `live`: in an agent or a study, where people act on the decisions; options that are left to a rule may differ there.
+    `start_action`: the setting that the user declares safe for every context, in the dial's units.
+    """
+
+    dim: int
+    spec: SafetySpec
+    dose: Dose
+    dial: Dial = field(default_factory=Dial)
+    features: Features | None = None
+    start_action: float | None = None
+    live: bool = False
+    seeds: tuple[int, ...] = (0,)
+    """The seeds of a simulation's lanes, for a policy that draws random numbers of its own."""
+
+
+class Asked(NamedTuple):
+    """A question, for each lane: contexts (..., d) and their norms, the round's number from 1 (0: it lies before the
+    first decision), the known cost of doing nothing, a coin uniform on [0, 1), and the setting that somebody proposes.
+    """
+
+    context: Any
+    norm: Any
+    number: Any
+    baseline: Any = 0.0
+    coin: Any = 0.5
+    proposal: Any = None
+
+
+class Bound(NamedTuple):
+    """What a policy knows before a decision, for each lane, in its own unit.
+
+    Attributes:
+        index: benefit is expected where it is ≥ 0.
+        largest: [0, largest] keeps the guarantee.
+        numbers: plain values by name: what the log keeps of the decision, and the certificate is written from.
+        ready: False where nothing is known yet, and `largest` is a start dose.
+        certified: False where not even 0 keeps the guarantee.
+        refuted: whether the data contradict the spec.
+        memo: for the policy's own `choose` and `open`; never stored.
+        limit: a key of `LIMITS`, where something of the policy's own set `largest` ("reach", "start_dose", …).
+    """
+
+    index: Any
+    largest: Any
+    numbers: dict[str, Any]
+    ready: Any = True
+    certified: Any = True
+    refuted: Any = False
+    memo: Any = None
+    limit: str = ""
+
+
+class Told(NamedTuple):
+    """What became of a round, for each lane. What a lane is told whose fate is not KNOWN or THROTTLED is ignored.
+
+    Attributes:
+        fate: OPEN, KNOWN, LEFT_OUT, LOST or THROTTLED.
+        reward, cost: R/g_r and (C − b₀)/g_c of the applied action; 0 where `weight` is.
+        weight: ω of the sample, 0 where it teaches nothing (nothing was given).
+        measured: C, as it was measured; a mapping where the spec states several costs, NaN where one is not known.
+        baseline: b₀.
+        action: the applied setting, in the dial's units. (The advised one was given to `open`.)
+        intensity: g_c of the applied setting.
+        context: the round's context, as in the question.
+        norm: its norm.
+        parts: the same for each of several costs, by name, under a guarantee that is split among them.
+        reward_intensity: g_r of the applied setting.
+    """
+
+    fate: Any
+    reward: Any
+    cost: Any
+    weight: Any
+    measured: Any
+    baseline: Any
+    action: Any
+    intensity: Any
+    context: Any
+    norm: Any = None
+    parts: dict[str, Told] | None = None
+    reward_intensity: Any = None
+
+
+class Evidence(NamedTuple):
+    """Evidence against the assumptions: 1 at the start; `crossed` once it ever reached `limit`."""
+
+    value: Any
+    crossed: Any
+    limit: float = 100.0
+
+
+class Terms(NamedTuple):
+    """The words of a certificate: the guarantee, what it rests on, the arithmetic from the numbers to the setting, and
+    facts, which are plain values.
+    """
+
+    statement: str
+    assumptions: list[str]
+    arithmetic: Sequence[str] = ()
+    facts: Mapping[str, Any] = MappingProxyType({})
+
+
+class Decided(NamedTuple):
+    """A decision as plain values: what `terms` is given, live and from a log alike.
+
+    `chosen` is the intensity (or setting) that the policy chose, `action` what the dial is set to, `limit` the key of
+    `LIMITS` that set it, `reason` why it is a fallback ("" if not), and `guarantee` what is guaranteed.
+    """
+
+    number: int
+    baseline: float
+    index: float
+    largest: float
+    chosen: float
+    action: float
+    ready: bool
+    guarantee: str
+    limit: str
+    reason: str
+    numbers: dict[str, Any]
+
+
+BY_RULE = "auto"
+"""The value of an option that `on` sets by a rule from the task."""
+
+
+def option(
+    default: Any = MISSING,
+    check: Callable[[Any], bool] | None = None,
+    rule: str = "",
+    way_out: str = "",
+    *,
+    by_rule: bool = False,
+) -> Any:
+    """A field that is an option, and how it is checked: `check(value)`, else the error says the rule and the way out.
+    With `by_rule` it may be "auto" too, and then `on` must set it. Without a default it must be stated.
+    """
+    return field(default=default, metadata={"check": check, "rule": rule, "way_out": way_out, "by_rule": by_rule})
+
+
+def is_proper(policy: Family) -> None:
+    """Refuse an option that breaks its rule."""
+    for each in fields(policy):
+        check, value = each.metadata.get("check"), getattr(policy, each.name)
+        left = each.metadata.get("by_rule") and isinstance(value, str) and value == BY_RULE
+        if check is not None and not left:
+            require(check(value), each.name, value, each.metadata["rule"], each.metadata["way_out"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """The protocol, with the defaults of a policy that needs nothing special.
+
+    Class data, which drivers ask in place of the policy's name:
+        name: as in `FACTORIES`; label: its name in the paper or in this project's documents.
+        guarantee: a key of `GUARANTEES`.
+        unit: whether bounds and choices are intensities in [0, 1], or settings of the dial.
+        in_order: outcomes are learned in decision order, and a lost one ends learning.
+        counts: counted violations are evidence, because the guarantee holds in each round given the past.
+        reads_reward: it chooses by rewards.
+        learns: outcomes matter to it.
+        zero_tells: the outcome of a round that was given nothing tells something.
+        knows_truth: it is given the true means (a clairvoyant, for comparison only).
+        randomised: the choice depends on the coin.
+        zero_one: costs are 0 or 1, and `Told.cost` is C itself.
+        takes_proposal: a question may come with a proposed setting.
+        stop_rules: the rules that its own evidence may stop an agent by, keys of `LIMITS`.
+    """
+
+    name: ClassVar[str] = ""
+    label: ClassVar[str] = ""
+    guarantee: ClassVar[str] = "heuristic"
+    unit: ClassVar[str] = "intensity"
+    in_order: ClassVar[bool] = False
+    counts: ClassVar[bool] = True
+    reads_reward: ClassVar[bool] = True
+    learns: ClassVar[bool] = True
+    zero_tells: ClassVar[bool] = False
+    knows_truth: ClassVar[bool] = False
+    randomised: ClassVar[bool] = False
+    zero_one: ClassVar[bool] = False
+    takes_proposal: ClassVar[bool] = False
+    stop_rules: ClassVar[tuple[str, ...]] = ("drift",)
+    needs: ClassVar[frozenset[str]] = frozenset()
+    excludes: ClassVar[frozenset[str]] = frozenset()
+    """Facts about spec, dial and world without which, or with which, there is no proof."""
+
+    task: Task = field(default=None, repr=False, compare=False, metadata={"fixed": True})  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        """Check each option by its own rule."""
+        is_proper(self)
+
+    @property
+    def spec(self) -> SafetySpec:
+        """The spec as the user states it."""
+        return self.task.spec
+
+    @cached_property
+    def safe_spec(self) -> SafetySpec:
+        """The spec that decisions go by: in an agent or a study with each number rounded to the safe side."""
+        return rounded_spec(self.task.spec) if self.task.live else self.task.spec
+
+    @property
+    def start_action(self) -> float | None:
+        """The setting that is given while nothing is known, in the dial's units; None for a policy without one."""
+        return None
+
+    @property
+    def fallback_action(self) -> float | None:
+        """The setting that is advised where nothing is guaranteed; None: the dial's low end."""
+        return None
+
+    @property
+    def least_setting(self) -> float | None:
+        """The lowest setting that is given for a positive intensity; None: it may round down to nothing."""
+        return None
+
+    is_linear: ClassVar[bool] = False
+    learner: ClassVar[Any] = None
+    own_parts: ClassVar[tuple[str, ...]] = ()
+    """What the other form of a policy is asked, until all are ported."""
+
+    @property
+    def binary_cost(self) -> bool:
+        return self.zero_one
+
+    @cached_property
+    def options(self) -> dict[str, Any]:
+        """Its options by name: with `name`, they make it again."""
+        return {each.name: getattr(self, each.name) for each in fields(self) if not each.metadata.get("fixed")}
+
+    def on(self, task: Task) -> Any:
+        """This policy for a task, with all options set. It refuses a task for which it has no proof."""
+        return replace(self, task=task)
+
+    def init(self, lanes: tuple[int, ...] = (), *, watch: bool = True) -> Any:
+        """The state before any round; without `watch` no evidence is kept, which simulations seldom need."""
+        raise NotImplementedError
+
+    def begin(self, state: Any) -> None:
+        """What is due before a decision, by the number of rounds alone: refits, and bets on settled rounds."""
+
+    def bound(self, state: Any, asked: Asked) -> Bound:
+        """What may be given. Changes nothing."""
+        raise NotImplementedError
+
+    def choose(self, bound: Bound, asked: Asked) -> Any:
+        """What is given, at most `bound.largest`."""
+        return where(bound.index >= 0.0, bound.largest, 0.0 * bound.largest)
+
+    def open(self, state: Any, asked: Asked, bound: Bound | None, chosen: Any) -> None:
+        """Take in a decided round; its place is how many were opened before. Until it is told it counts for the worst.
+
+        A round from before the first decision has number 0 and no bound, and is told at once.
+        """
+
+    def tell(self, state: Any, place: int, told: Told) -> None:
+        """What became of the round at `place`, in the lanes where its fate is not OPEN."""
+
+    def evidence(self, state: Any) -> dict[str, Evidence]:
+        """Evidence against the assumptions, by the rule that it stops with; {} where counted violations are all."""
+        return {}
+
+    def restart(self, state: Any) -> None:
+        """Begin the evidence anew, after a person has found out what went wrong."""
+
+    def terms(self, decided: Decided | None) -> Terms:
+        """The certificate's words for a decision, or, given None, what does not depend on a single decision."""
+        return Terms(f"none: policy {self.name} is your own, and nothing of it is proved here", [])
+
+    def keeps(self, changed: set[str]) -> bool:
+        """Whether the state stays valid when these fields of the spec are amended."""
+        return not changed
+
+
+# --- What several families share
+
+
+def is_probe(probe: Any) -> bool:
+    """Whether this is "sqrt" or a share in [0, 1]."""
+    return (isinstance(probe, str) and probe == "sqrt") or (is_share(probe) and probe >= 0.0)
+
+
+def is_share(value: Any) -> bool:
+    """Whether this is a number in [0, 1]."""
+    plain = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    return plain and 0.0 <= value <= 1.0
+
+
+def probed(bound: Bound, share: Any, least: Any = None) -> Any:
+    """The largest intensity if benefit is expected, else a `share` of it, at least `least`, so that the round teaches.
+
+    A share of 0 is no probe, whatever `least` says.
+    """
+    low = share * bound.largest
+    if least is not None:
+        xp = namespace(bound.index, bound.largest)
+        low = xp.maximum(low, xp.where(share > 0.0, xp.minimum(least, bound.largest), low))
+    return where(bound.index >= 0.0, bound.largest, low)
+
+
+def plain_number(value: Any) -> Any:
+    """A value of one lane as a plain Python value."""
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+        return value.item()
+    return value

@@ -1,0 +1,320 @@
+# pyright: reportIncompatibleMethodOverride=false, reportArgumentType=false, reportAttributeAccessIssue=false
+# pyright: reportCallIssue=false -- `Learner` goes when all policies are ported
+"""The driver of a policy (`policies.family`) in an agent or a study: one lane of its state, and what people ask of it.
+
+What is asked of any policy, whatever its state, is answered from the policy's data; what changes the state is one of
+`begin`, `open`, `tell` and `restart`.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from safedial.bounds.choice import Choice
+from safedial.bounds.confidence import Bounds
+from safedial.bounds.safe_set import SafeSet
+from safedial.errors import InvalidInput, refusal
+from safedial.model.dial import real
+from safedial.model.namespace import Array
+from safedial.policies import table
+from safedial.policies.family import KNOWN, LEFT_OUT, LOST, THROTTLED, Asked, Bound, Decided, Family, Task, Told
+from safedial.rounds.decision import Decision, intensity_of, settings_of
+from safedial.rounds.learner import Learner
+from safedial.rounds.outcome import Asked as Question
+from safedial.rounds.outcome import Sample, check_reported
+from safedial.rounds.rules import Rules
+
+AT_START = ("start_dose", "no_information", "open_rounds", "shield_start")
+"""The keys of `LIMITS` that say why a start dose was given."""
+
+
+class Ask(NamedTuple):
+    """A question on its way to the policy: what a decision's `prediction` is before it is chosen."""
+
+    asked: Asked
+    state: Any
+
+
+class Driver(Learner):
+    """What is asked of a policy without its state. A drop-in for the class of a learner."""
+
+    reads_questions = True
+
+    def __init__(self, policy: Family) -> None:
+        self.policy = policy
+        self.in_order, self.watches_itself = policy.in_order, not policy.counts
+        self.stop_rules, self.awaits_all = policy.stop_rules, policy.zero_tells
+        self.samples, self.starts = 0, None if policy.counts else 0
+
+    def __call__(self, rules: Rules) -> PolicyLearner:
+        """The learner before any round."""
+        return PolicyLearner(rules)
+
+    def started(self, rules: Rules, start_action: Any) -> Rules:
+        """The rules with the policy bound to its task, and the start and fallback that it then has."""
+        start = None if start_action is None else real("start_action", start_action)
+        parts = {"dose": rules.dose, "dial": rules.dial, "features": rules.features}
+        made = self.policy.on(Task(dim=rules.dim, spec=rules.spec, start_action=start, live=True, **parts))
+        fallback = rules.fallback_action if made.fallback_action is None else made.fallback_action
+        return rules._replace(
+            policy=made, learner=Driver(made), start_action=made.start_action, fallback_action=fallback
+        )
+
+    def needs_reward(self, rules: Rules) -> bool:
+        return self.policy.reads_reward
+
+    def least_setting(self, rules: Rules) -> float | None:
+        return rules.policy.least_setting
+
+    def chosen(self, decision: Decision) -> str:
+        return decision.choice.limit if self.policy.unit == "setting" else ""
+
+    def guarded(self, decision: Decision) -> str:
+        limit = decision.choice.limit
+        return "" if limit in AT_START else limit
+
+    def start_limit(self, decision: Decision) -> str:
+        limit = decision.choice.limit
+        return limit if limit in AT_START else ""
+
+    def settings(self, rules: Rules, prediction: Any, choice: Choice) -> tuple[float, float]:
+        """The setting of a choice, and the largest safe one, in the dial's units."""
+        return choice.settings or settings_of(rules, choice)
+
+    def read_question(self, rules: Rules, asked: Question, proposal: Any) -> Question:
+        if proposal is None:
+            return asked
+        if not self.policy.takes_proposal:
+            raise refusal("proposal", proposal, f"is not for {rules.policy.name}", "leave it out")
+        return asked._replace(proposal=real("proposal", proposal))
+
+    def written(self, prediction: Any) -> dict[str, Any]:
+        return dict(prediction)
+
+    def read_written(self, rules: Rules, values: Mapping[str, Any]) -> dict[str, Any]:
+        return dict(values)
+
+    def statement(self, decision: Decision) -> str:
+        return self.policy.terms(decided_of(decision)).statement
+
+    def fixed_assumptions(self, rules: Rules) -> list[str]:
+        return rules.policy.terms(None).assumptions
+
+    def facts(self, decision: Decision) -> dict[str, Any]:
+        terms = self.policy.terms(decided_of(decision))
+        return {"assumptions": terms.assumptions, **terms.facts}
+
+    def arithmetic(self, decision: Decision, facts: dict[str, Any]) -> list[str]:
+        return list(self.policy.terms(decided_of(decision)).arithmetic)
+
+    def history_counts(self, rules: Rules) -> bool:
+        return rules.policy.options.get("history") != "train"
+
+    def predict(self, context: Array, norm: float) -> Any:
+        raise NotImplementedError
+
+    def learn(self, context: Array, norm: float, sample: Sample, place: Any) -> None:
+        raise NotImplementedError
+
+    def state(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def restore(self, arrays: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+
+def decided_of(decision: Decision) -> Decided:
+    """A decision as the plain values that `terms` is given."""
+    choice = decision.choice
+    settings = choice.settings or (choice.intensity, choice.safe.intensity)
+    return Decided(
+        number=decision.round,
+        baseline=decision.baseline_cost,
+        index=choice.reward_index,
+        largest=settings[1],
+        chosen=settings[0],
+        action=decision.action,
+        ready=choice.ready,
+        guarantee=decision.guarantee,
+        limit=decision.limit,
+        reason=decision.fallback_reason,
+        numbers=decision.prediction,
+    )
+
+
+class PolicyLearner(Driver):
+    """A policy with the one lane of its state."""
+
+    def __init__(self, rules: Rules) -> None:
+        super().__init__(rules.policy)
+        self.rules, self._state = rules, rules.policy.init()
+        self.opened_rounds = 0
+        self._contexts: dict[int, Array] = {}
+        """Those of open rounds, where the policy must know the round that an outcome belongs to."""
+        self._latest: tuple[Asked, Bound] | None = None
+
+    # --- a decision
+
+    def begin(self) -> None:
+        self._latest = None
+        self.policy.begin(self._state)
+
+    def ask(self, asked: Question, *, preview: bool = False) -> Ask:
+        """A question with the state that answers it: a preview's is a copy, with what the next decision begins with."""
+        state = self._state
+        if preview:
+            state = copy.deepcopy(state)
+            self.policy.begin(state)
+        return Ask(Asked(asked.vector, asked.norm, 0, proposal=asked.proposal), state)
+
+    def choose(
+        self, rules: Rules, spec: Any, prediction: Ask, *, round: float, coin: float, baseline_cost: float
+    ) -> tuple[Any, Choice]:
+        policy = self.policy
+        asked = prediction.asked._replace(number=round, coin=coin, baseline=baseline_cost)
+        bound = policy.bound(prediction.state, asked)
+        chosen = float(policy.choose(bound, asked))
+        if prediction.state is self._state:
+            self._latest = asked, bound
+        return bound.numbers, self._choice(bound, chosen)
+
+    def _choice(self, bound: Bound, chosen: float) -> Choice:
+        numbers, largest = bound.numbers, float(bound.largest)
+        upper, limits = numbers.get("cost_upper", 0.0), Bounds(0.0, 0.0, 0.0, 0.0, False)
+        radii = (numbers.get(name, 0.0) for name in ("reward_radius", "cost_radius"))
+        above = numbers.get("reward_upper", numbers.get("reward", 0.0)), math.inf if upper is None else upper
+        limits = Bounds(*above, *radii, bool(bound.refuted), numbers.get("noise"))
+        settings = None
+        if self.policy.unit == "setting":
+            settings = chosen, largest
+            chosen, largest = (intensity_of(self.rules, setting) for setting in settings)
+        safe = SafeSet(largest, bool(bound.certified))
+        return Choice(
+            chosen, safe, limits, float(bound.index), ready=bool(bound.ready), limit=bound.limit, settings=settings,
+            exploring=bool(numbers.get("exploring", False)),
+        )  # fmt: skip
+
+    def opened(self, asked: Question, decision: Decision) -> int:
+        """Open a decided round. Its bound is that of the last `choose`, unless the decision was read from a log."""
+        question = Asked(asked.vector, asked.norm, decision.round, asked.baseline_cost, proposal=asked.proposal)
+        latest, self._latest = self._latest, None
+        if latest is not None and latest[0].number == decision.round and latest[0].context is asked.vector:
+            question, bound = latest
+        else:
+            bound = self.policy.bound(self._state, question)
+        chosen = decision.action if self.policy.unit == "setting" else decision.intensity
+        return self._open(question, bound, chosen)
+
+    def _open(self, asked: Asked, bound: Bound | None, chosen: float) -> int:
+        self.policy.open(self._state, asked, bound, chosen)
+        place, self.opened_rounds = self.opened_rounds, self.opened_rounds + 1
+        if not self.in_order:
+            self._contexts[place] = asked.context
+        return place
+
+    # --- its outcome
+
+    def check_report(self, context: Array, round: int, place: int | None, decisions: int) -> None:
+        if not self.in_order:
+            kept = None if place is None else self._contexts.get(place)
+            check_reported(self.policy.name, context, kept, round=round, decisions=decisions)
+
+    def learn(self, context: Array, norm: float, sample: Sample, place: int | None) -> None:
+        if place is None:
+            place = self._open(Asked(context, norm, 0), None, sample.applied)
+        fate = LOST if sample.unknown else KNOWN
+        self.samples += sample.weight > 0.0
+        self._tell(place, told_of(fate, sample, context, norm))
+
+    def throttled(self, context: Array, sample: Sample, place: int, advised: float) -> None:
+        self._tell(place, told_of(THROTTLED, sample, context, math.nan))
+
+    def leave_out(self, place: int) -> None:
+        self._tell(place, nothing_told(LEFT_OUT, self._contexts.get(place)))
+
+    def lose(self, place: int | None, baseline_cost: float = 0.0) -> None:
+        if place is not None:
+            self._tell(place, nothing_told(LOST, self._contexts.get(place), baseline_cost))
+
+    def _tell(self, place: int, told: Told) -> None:
+        self._latest = None
+        self._contexts.pop(place, None)
+        self.policy.tell(self._state, place, told)
+
+    # --- its evidence
+
+    @property
+    def evidence(self) -> float | None:
+        found = self.policy.evidence(self._state)
+        return None if self.policy.counts else max((float(each.value) for each in found.values()), default=1.0)
+
+    @property
+    def alarmed(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] -- it is never set here
+        return any(bool(each.crossed) for each in self.policy.evidence(self._state).values())
+
+    @property
+    def stop_rule(self) -> str:
+        found = self.policy.evidence(self._state)
+        crossed = [rule for rule, each in found.items() if bool(each.crossed)]
+        return crossed[0] if crossed else self.stop_rules[0] if self.watches_itself else "alarm"
+
+    def restart_evidence(self) -> None:
+        self._latest = None
+        self.policy.restart(self._state)
+
+    def forget(self) -> None:
+        """Start again without rounds, after a change that made the earlier ones useless."""
+        if not self.watches_itself:
+            super().forget()
+        self._state, self.samples, self.opened_rounds, self._latest = self.policy.init(), 0, 0, None
+        self._contexts.clear()
+
+    def coef(self, target: str) -> Array:
+        """The coefficients that the policy predicts by: its predictions at the unit vectors."""
+        asked = [Asked(row, 1.0, max(self.opened_rounds, 1)) for row in np.eye(self.policy.task.dim)]
+        found = [self.policy.bound(self._state, each).numbers.get(target) for each in asked]
+        if any(each is None for each in found):
+            raise InvalidInput(f"{target}_coef: policy {self.policy.name} has no coefficients")
+        return np.array(found, dtype=np.float64)
+
+    # --- saving
+
+    def state(self) -> dict[str, Any]:
+        places = sorted(self._contexts)
+        rows = [self._contexts[place] for place in places]
+        return {
+            **{f"policy.{name}": value for name, value in table.pack(self._state).items()},
+            "counts": np.array([self.samples, self.opened_rounds, -1 if self.starts is None else self.starts]),
+            "open.places": np.array(places, dtype=np.int64),
+            "open.contexts": np.array(rows, dtype=np.float64).reshape(len(places), self.policy.task.dim),
+        }
+
+    def restore(self, arrays: dict[str, Any]) -> None:
+        packed = {name.removeprefix("policy."): value for name, value in arrays.items() if name.startswith("policy.")}
+        self._state = table.unpack(self.policy.init(), packed)
+        self.samples, self.opened_rounds, starts = (int(value) for value in arrays["counts"])
+        self.starts = None if starts < 0 else starts
+        self._contexts = dict(zip(arrays["open.places"].tolist(), arrays["open.contexts"].copy(), strict=True))
+        self._latest = None
+
+
+def told_of(fate: int, sample: Sample, context: Any, norm: float) -> Told:
+    """An outcome as a policy is told it."""
+    parts, cost = None, sample.cost
+    if isinstance(cost, dict):
+        parts = {name: told_of(fate, part, context, norm) for name, part in cost.items()}
+        cost = 0.0
+    return Told(
+        fate, sample.reward, cost, sample.weight, sample.measured, sample.baseline_cost, sample.applied,
+        sample.intensity, context, norm, parts,
+    )  # fmt: skip
+
+
+def nothing_told(fate: int, context: Any, baseline: float = 0.0) -> Told:
+    """A round without an outcome."""
+    return Told(fate, 0.0, 0.0, 0.0, math.nan, baseline, math.nan, 0.0, context)
