@@ -50,8 +50,7 @@ def test_what_is_packed_comes_back_bit_for_bit(lanes: tuple[int, ...]) -> None:
     again = unpack(State(lanes), pack(state))
     assert digest(again) == digest(state)
     assert (again.next, again.name, again.point.size) == (9, "y", 2.5)
-    for table in (state.rounds, again.rounds):
-        table.append()
+    again.rounds.append()
     assert np.all(np.isinf(again.rounds.cost[..., 200])), "a new row is unknown"
 
 
@@ -76,8 +75,9 @@ def test_a_digest_sees_every_value_but_caches() -> None:
 
 def test_a_table_forgets_its_first_rows_and_counts_on() -> None:
     table = Table((2,), cost=np.inf)
-    for place in range(100):
-        table.cost[:, table.append()] = place
+    for number in range(100):
+        place = table.append()
+        table.cost[:, place] = number
     table.cut(70)
     assert (table.first, table.count) == (70, 30)
     assert table.rows("cost")[0].tolist() == list(range(70, 100))
