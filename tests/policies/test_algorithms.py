@@ -66,6 +66,21 @@ def test_epsilon_greedy_explores_with_the_first_round_action():
     assert (exploring.learn, exploiting.learn) == (True, False)
 
 
+@pytest.mark.parametrize("learn_from", ["all", "exploring"])
+@pytest.mark.parametrize("clip", [True, False])
+def test_epsilon_greedy_always_stores_the_first_round(learn_from, clip):
+    """Algorithm 1, line 2: select α₁ and store (X₁, R₁, C₁), before any coin."""
+    policy = make_policy("epsilon_greedy", epsilon=0.3, learn_from=learn_from, clip=clip)
+    first = make_policy("fixed", clip=clip)
+    seen = []
+    simulate(policy, LinearWorld(dim=3), make_spec(), rounds=2, seeds=50, observe=seen.append)
+    chosen = [each.choice for each in seen]
+    alone = first.decide(seen[0].prediction, make_spec(), round=1.0, coin=0.5).intensity
+    np.testing.assert_allclose(chosen[0].intensity, alone, rtol=1e-12)
+    assert np.all(seen[1].prediction.informative_rounds == 1.0)
+    assert not np.all(chosen[0].exploring), "no coin, of fifty, says to exploit: the test shows nothing"
+
+
 def test_learning_from_exploring_rounds_alone_collects_about_epsilon_t_samples():
     world, spec = LinearWorld(dim=3), make_spec()
     some = simulate(

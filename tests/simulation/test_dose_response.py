@@ -201,6 +201,24 @@ def test_the_guarantee_is_proved_where_the_bracket_and_the_start_hold_and_nowher
     assert guarantee_holds(additive, DoseResponseWorld(curve="hinge", high=20.0, least=0.1), SPEC)
 
 
+@pytest.mark.parametrize("direction", ["above", "below"])
+def test_a_violation_is_judged_by_the_direction_of_the_policy(direction):
+    """Costs of one threshold rise with the dose here, so a bracket of costs that must not fall below it is false."""
+    world = DoseResponseWorld(curve="hinge", low=1.0, high=2.0, least=0.2)
+    spec = spec_of(world, threshold=1.0)
+    options = {"base": 0, "growth": growth.additive(1.0, 2.0), "start_scale": 0.2, "direction": direction}
+    chunks = []
+    run = simulate(make_policy("hp_shield", **options), world, spec, rounds=60, seeds=5, record=chunks.append)
+    cost = np.concatenate([chunk.cost for chunk in chunks])
+    over = (cost < 1.0 if direction == "below" else cost > 1.0).sum(axis=0)
+    np.testing.assert_array_equal(run.violations, over)
+    np.testing.assert_array_equal(run.violations_curve[-1], over)
+    assert np.all(run.full_dose_violations <= over)
+    assert over.sum() > 0
+    assert guarantee_holds(run.policy, world, spec) == (direction == "above")
+    assert summary(run)["guaranteed_risk"] == (0.05 if direction == "above" else None)
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [

@@ -63,7 +63,7 @@ def time_per_round(dim: int, epsilon: float, reading: str, *, rounds: int = 400)
     gram, rhs, number, factor = np.eye(dim), np.zeros((dim, 2)), 0, None
     started = time.perf_counter()
     for context, outcome, coin in zip(contexts, outcomes, coins, strict=True):
-        exploring = coin < epsilon
+        exploring = number == 0 or coin < epsilon  # the first round is stored before any coin
         play = exploring
         if not exploring:
             factor = factor or cho_factor(gram, lower=True, check_finite=False)

@@ -83,10 +83,11 @@ def epsilon_greedy(
         radius, clip: as for `hp_ucb`.
         epsilon: the share of exploring rounds.
         learn_from: the paper can be read both ways. "all": learn from every informative round. "exploring": learn only
-            from the exploring rounds, which saves computation and "collects approximately εT samples".
+            from the first round, which Algorithm 1 always stores (line 2), and from the exploring rounds, which saves
+            computation and "collects approximately εT samples".
 
-    Both actions are safe on the same event (the first-round action given only S and L), and the coin that chooses
-    between them does not depend on the outcome, so the guarantee is HP-UCB's.
+    In round 1 both actions are the same. Both are safe on the same event (the first-round action given only S and L),
+    and the coin that chooses between them does not depend on the outcome, so the guarantee is HP-UCB's.
 
     Reference: Dragazis and Pacchiano, "Safety by Design", section Experimental Results.
     """
@@ -102,7 +103,7 @@ def epsilon_greedy(
         xp = namespace(exploring, exploit.intensity)
         safe = SafeSet(xp.maximum(exploit.safe.intensity, explore.safe.intensity), exploit.safe.certified)
         intensity = xp.where(exploring, explore.intensity, exploit.intensity)
-        learn = True if learn_from == "all" else exploring
+        learn = True if learn_from == "all" else exploring | (round == 1)
         return exploit._replace(intensity=intensity, safe=safe, learn=learn, exploring=exploring)
 
     options = {"radius": radius, "clip": clip, "epsilon": epsilon, "learn_from": learn_from}

@@ -14,7 +14,7 @@ from jax import lax
 from safedial.bounds.estimate import Estimate
 from safedial.simulation import counter
 from safedial.simulation.fused_rounds import in_layout
-from safedial.simulation.rule import CURVES, Rule, Step, check_choice, exceeded, sent_context, with_numbers
+from safedial.simulation.rule import CURVES, Rule, Step, all_finite, check_choice, sent_context, with_numbers
 from safedial.simulation.world import Exposure
 
 
@@ -121,5 +121,5 @@ def play(rule: Rule, plan: Plan, carry: Any, fixed: dict[str, Any], chunk: Any) 
             totals = totals | {name: totals[name] + jnp.sum(value, axis=0)}
     context = rounds.context if plan.counter or rule.world.adversarial else None  # the host has NumPy's
     told = (context, harm, outcome.reward, outcome.cost) if plan.record else ()
-    finite, chosen = exceeded(spec, jnp.where(counted, cost, 0.0))[1], jnp.where(counted, intensity, 0.0)
+    finite, chosen = all_finite(jnp.where(counted, cost, 0.0)), jnp.where(counted, intensity, 0.0)
     return (state, totals), curves, finite, (jnp.min(chosen), jnp.max(chosen)), told

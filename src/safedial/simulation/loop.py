@@ -32,10 +32,10 @@ from safedial.simulation.rule import (
     FamilyRule,
     Rule,
     Step,
+    all_finite,
     bound,
     check_choice,
     checked_means,
-    exceeded,
     sent_context,
 )
 from safedial.simulation.world import NOISY, Array, Draws, Exposure, Outcome, World, generators
@@ -193,7 +193,7 @@ class Batch:
         step = len(steps.full)
         numbers = np.arange(done + 1, done + step + 1, dtype=float)[:, None, None]
         cost = outcome.cost if self.spec.threshold_on == "measured" else outcome.true_cost
-        require(exceeded(self.spec, cost)[1], "dose", self.dose.to_dict(), "gave costs that are not finite")
+        require(all_finite(cost), "dose", self.dose.to_dict(), "gave costs that are not finite")
         marks = self.marks(done, step)
         for name, values in self.rule.score(numbers, rounds, cost, steps).items():
             if name in CURVES:

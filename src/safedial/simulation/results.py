@@ -78,7 +78,8 @@ def _bracket_holds(policy: Policy, world: DoseResponseWorld, spec: SafetySpec) -
     several = spec.costs
     growths = [policy.options["growth"]] if several is None else [cost.growth for cost in several.values()]
     share, base = policy.options["start_scale"], policy.options["base"]
-    fixed = (world.fall == 1.0 or world.after == 0) and base == 0
+    rises = policy.options["direction"] == "above"  # the world's cost of one threshold, which no `Cost` turns round
+    fixed = (world.fall == 1.0 or world.after == 0) and base == 0 and rises
     safe = share is not None and share <= world.least * min(world.fall, 1.0)
     return fixed and safe and all(_keeps(growth, world) for growth in growths)
 

@@ -7,6 +7,7 @@ world of the user's own gives is checked for types and shapes, in the first roun
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from functools import partial
 from inspect import signature
 from typing import Any, NamedTuple
@@ -143,7 +144,7 @@ class Rule(NamedTuple):
         truth = Prediction(reward_mean, rounds.cost_mean, 0.0, 0.0, 0.0, 0.0, self.world.dim, context=context)
         told = clairvoyant(binary_cost=self.world.binary_cost)
         best = self._knowing(told, self.spec, truth, rounds, number).intensity
-        over, reward = exceeded(self.spec, cost)[0], rounds.reward_intensity * reward_mean
+        over, reward = exceeded(self.policy, self.spec, cost), rounds.reward_intensity * reward_mean
         optimal = self.applied(best)[1] * reward_mean
         known, exact = self.world.exact_intensity(self.spec, rounds), optimal
         if known is not None:
@@ -197,13 +198,22 @@ def sent_context(rule: Rule, estimate: Any, candidates: Any, truth: Any) -> Any:
     return rule.world.next_context(offered, truth, partial(rule.policy.predict, lifted))
 
 
-def exceeded(spec: SafetySpec, cost: Any) -> tuple[Any, Any]:
-    """Whether a cost, or any of several, lies on the wrong side of its threshold; and whether all are finite."""
+def exceeded(policy: Policy, spec: SafetySpec, cost: Any) -> Any:
+    """Whether a cost lies on the wrong side of its threshold, in the direction of the policy; or any of several, each
+    in its own direction.
+    """
     if spec.costs is None:
-        return cost > spec.threshold, namespace(cost).all(namespace(cost).isfinite(cost))
+        return cost < spec.threshold if policy.options.get("direction") == "below" else cost > spec.threshold
     xp = namespace(*cost.values())
-    over = xp.any(xp.stack([each.exceeded(cost[name]) for name, each in spec.costs.items()]), axis=0)
-    return over, xp.all(xp.isfinite(xp.stack(list(cost.values()))))
+    return xp.any(xp.stack([each.exceeded(cost[name]) for name, each in spec.costs.items()]), axis=0)
+
+
+def all_finite(cost: Any) -> Any:
+    """Whether every cost is finite, one or several by name."""
+    if isinstance(cost, Mapping):
+        cost = namespace(*cost.values()).stack(list(cost.values()))
+    xp = namespace(cost)
+    return xp.all(xp.isfinite(cost))
 
 
 def _exact_prediction(now: Exposure) -> Prediction:

@@ -177,7 +177,7 @@ def bracket_forecast(
     chunks: list[Played] = []
     run = simulate(policy, world, spec, rounds=rounds, seeds=seeds, points=1, progress=progress, record=chunks.append)
     context, action = (np.concatenate([chunk[part][:, 0] for chunk in chunks]) for part in range(2))
-    over = np.concatenate([exceeded(spec, chunk.cost)[0][:, 0] for chunk in chunks])
+    over = np.concatenate([exceeded(policy, spec, chunk.cost)[:, 0] for chunk in chunks])
     protocol, start = context[..., 0], policy.options["start_scale"]
     scale = action / protocol
     fall = np.where(np.arange(rounds) >= world.after, world.fall, 1.0)[:, None]
