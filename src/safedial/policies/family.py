@@ -20,6 +20,7 @@ A policy of one's own is such a dataclass with `init`, `bound` and `tell`; every
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cached_property
@@ -241,6 +242,11 @@ class Family:
 
     task: Task = field(default=None, repr=False, compare=False, metadata={"fixed": True})  # type: ignore[assignment]
 
+    def __init_subclass__(cls, **given: Any) -> None:
+        """A policy without a label is shown by its name."""
+        super().__init_subclass__(**given)
+        cls.label = cls.__dict__.get("label", cls.name)
+
     def __post_init__(self) -> None:
         """Check each option by its own rule."""
         is_proper(self)
@@ -354,8 +360,12 @@ def probed(bound: Bound, share: Any, least: Any = None) -> Any:
     return where(bound.index >= 0.0, bound.largest, low)
 
 
-def plain_number(value: Any) -> Any:
-    """A value of one lane as a plain Python value."""
+def plain(value: Any) -> Any:
+    """A value of one lane as a log holds it: plain, and None for a number that is not finite.
+
+    >>> plain(np.float64(2.0)), plain(float("inf")), plain("sign")
+    (2.0, None, 'sign')
+    """
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
-        return value.item()
-    return value
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value

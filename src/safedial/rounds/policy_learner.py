@@ -22,7 +22,7 @@ from safedial.errors import InvalidInput, refusal
 from safedial.model.dial import real
 from safedial.model.namespace import Array
 from safedial.policies import table
-from safedial.policies.family import KNOWN, LEFT_OUT, LOST, THROTTLED, Asked, Bound, Decided, Family, Task, Told
+from safedial.policies.family import KNOWN, LEFT_OUT, LOST, THROTTLED, Asked, Bound, Decided, Family, Task, Told, plain
 from safedial.rounds.decision import Decision, intensity_of, settings_of
 from safedial.rounds.learner import Learner
 from safedial.rounds.outcome import Asked as Question
@@ -181,7 +181,7 @@ class PolicyLearner(Driver):
         chosen = float(policy.choose(bound, asked))
         if prediction.state is self._state:
             self._latest = asked, bound
-        return bound.numbers, self._choice(bound, chosen)
+        return {name: plain(value) for name, value in bound.numbers.items()}, self._choice(bound, chosen)
 
     def _choice(self, bound: Bound, chosen: float) -> Choice:
         numbers, largest = bound.numbers, float(bound.largest)
