@@ -15,11 +15,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
 from safedial.errors import InvalidInput, require
-
-Kind = TypeVar("Kind")
 
 
 def imported(name: str, argument: str, way_out: str = 'write "module:name" or "path.py:name"') -> Any:
@@ -71,10 +69,10 @@ def add_folder(folder: str) -> None:
     importlib.invalidate_caches()
 
 
-def made_by(name: str, options: Mapping[str, Any], argument: str, kind: type[Kind]) -> Kind:
+def made_by(name: str, options: Mapping[str, Any], argument: str, kind: Any, called: str) -> Any:
     """What the factory of this name makes with these options, which it must take."""
     factory = imported(name, argument)
-    words, way_out = f"is no {kind.__name__}, and makes none", "name a class, or a function that returns one"
+    words, way_out = f"is no {called}, and makes none", "name a class, or a function that returns one"
     require(callable(factory), argument, name, words, way_out)
     takes = inspect.signature(factory)
     try:

@@ -219,6 +219,7 @@ class Family:
         randomised: the choice depends on the coin.
         zero_one: costs are 0 or 1, and `Told.cost` is C itself.
         takes_proposal: a question may come with a proposed setting.
+        uncompiled: why engine 'jax' cannot play it; "" if it can.
         stop_rules: the rules that its own evidence may stop an agent by, keys of `LIMITS`.
     """
 
@@ -235,6 +236,7 @@ class Family:
     randomised: ClassVar[bool] = False
     zero_one: ClassVar[bool] = False
     takes_proposal: ClassVar[bool] = False
+    uncompiled: ClassVar[str] = "keeps a state that changes in place, which JAX cannot compile"
     stop_rules: ClassVar[tuple[str, ...]] = ("drift",)
     needs: ClassVar[frozenset[str]] = frozenset()
     excludes: ClassVar[frozenset[str]] = frozenset()

@@ -30,7 +30,7 @@ from safedial.model.dose import Dose, DoseCurve, as_dose
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.own_names import made_by
 from safedial.model.spec import SafetySpec, check_grids
-from safedial.policies import Policy, as_policy, check_proved
+from safedial.policies import Family, Policy, as_policy, check_proved
 from safedial.policies.several_costs import takes_costs
 from safedial.rounds.rules import named_policy
 from safedial.simulation.attainable import attainable_curve
@@ -54,7 +54,7 @@ def find_policy(given: str | Mapping[str, Any] | Policy) -> Policy:
     if not is_own_name(given):
         return named_policy(given) if isinstance(given, Mapping) else as_policy(given)
     options = dict(given) if isinstance(given, Mapping) else {"name": given}
-    return made_by(str(options.pop("name")), options, "policy", Policy)
+    return made_by(str(options.pop("name")), options, "policy", (Policy, Family), "Policy")
 
 
 def is_own_name(given: Any) -> bool:

@@ -22,7 +22,7 @@ def world_from_dict(fields: Mapping[str, Any]) -> World:
     """
     given = dict(fields)
     if "name" in given:
-        return made_by(str(given.pop("name")), given, "[world] name", World)
+        return made_by(str(given.pop("name")), given, "[world] name", World, "World")
     kind: Any = NonlinearWorld if "kind" in given else DoseResponseWorld if "curve" in given else LinearWorld
     try:
         return kind(**given)
