@@ -72,7 +72,7 @@ def option_names(name: str) -> tuple[str, ...]:
         near = get_close_matches(str(name), FACTORIES, n=1)
         way_out = f"did you mean {near[0]!r}?" if near else "choose from " + ", ".join(FACTORIES)
         raise InvalidInput(f"policy = {name!r}: there is no such policy; {way_out}")
-    return tuple(each for each in signature(FACTORIES[name]).parameters if each != "task")
+    return tuple(signature(FACTORIES[name]).parameters)
 
 
 ELSEWHERE = {

@@ -195,7 +195,7 @@ def option(
 
 def is_proper(policy: Family) -> None:
     """Refuse an option that breaks its rule."""
-    for each in fields(policy):
+    for each in (each for each in fields(policy) if each.init):
         check, value = each.metadata.get("check"), getattr(policy, each.name)
         left = each.metadata.get("by_rule") and isinstance(value, str) and value == BY_RULE
         if check is not None and not left:
@@ -242,7 +242,8 @@ class Family:
     excludes: ClassVar[frozenset[str]] = frozenset()
     """Facts about spec, dial and world without which, or with which, there is no proof."""
 
-    task: Task = field(default=None, repr=False, compare=False, metadata={"fixed": True})  # type: ignore[assignment]
+    task: Task = field(init=False, repr=False, compare=False)
+    """What `on` has bound it to; it is no option."""
 
     def __init_subclass__(cls, **given: Any) -> None:
         """A policy without a label is shown by its name."""
@@ -290,11 +291,13 @@ class Family:
     @cached_property
     def options(self) -> dict[str, Any]:
         """Its options by name: with `name`, they make it again."""
-        return {each.name: getattr(self, each.name) for each in fields(self) if not each.metadata.get("fixed")}
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.init}
 
-    def on(self, task: Task) -> Any:
-        """This policy for a task, with all options set. It refuses a task for which it has no proof."""
-        return replace(self, task=task)
+    def on(self, task: Task, **options: Any) -> Any:
+        """This policy for a task, with these options set. It refuses a task for which it has no proof."""
+        made = replace(self, **options)
+        object.__setattr__(made, "task", task)
+        return made
 
     def init(self, lanes: tuple[int, ...] = (), *, watch: bool = True) -> Any:
         """The state before any round; without `watch` no evidence is kept, which simulations seldom need."""

@@ -1,0 +1,110 @@
+"""A policy of a user's own, in one file, goes through everything that the package's own go through."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import safedial
+from safedial.errors import InvalidInput
+from safedial.simulation.linear_world import LinearWorld
+from safedial.simulation.sweeps import parse_grid, run_sweep, sweep_rows
+from tests.policies.own_mean import Mean
+
+SPEC = safedial.SafetySpec(
+    threshold=0.5, total_risk=0.1, reward_noise=0.3, cost_noise=0.3, coefficient_bound=1, context_bound=1
+)
+CONTEXTS = [row / np.linalg.norm(row) * 0.99 for row in np.random.default_rng(0).normal(size=(40, 3))]
+GRID = """
+[sweep]
+name = "own"
+rounds = 40
+seeds = "0:2"
+[spec]
+threshold = 0.5
+total_risk = 0.1
+reward_noise = 1
+cost_noise = 1
+coefficient_bound = 1
+context_bound = 1
+[world]
+dim = 3
+[[policy]]
+name = "tests.policies.own_mean:Mean"
+first = [0.1, 0.2]
+"""
+
+
+def test_it_is_one_short_file() -> None:
+    lines = Path(__file__).with_name("own_mean.py").read_text(encoding="utf8").splitlines()
+    code = [line for line in lines[1:] if line.strip() and not line.startswith(("from", "import"))]
+    assert len(code) <= 15
+
+
+def test_it_is_simulated_and_compared() -> None:
+    run = safedial.simulate(Mean(first=0.2), LinearWorld(dim=3), SPEC, rounds=60, seeds=4)
+    assert run.violations.shape == (1, 4)
+    assert run.regret.mean() > 0.0
+    table = safedial.compare(["hp_probe", Mean()], LinearWorld(dim=3), SPEC, rounds=60, seeds=4)
+    assert set(table.runs) == {"HP-Probe", "mean"}
+
+
+def test_a_batch_of_seeds_equals_each_seed_alone() -> None:
+    whole = safedial.simulate(Mean(), LinearWorld(dim=3), SPEC, rounds=60, seeds=3)
+    for seed in range(3):
+        alone = safedial.simulate(Mean(), LinearWorld(dim=3), SPEC, rounds=60, seeds=[seed])
+        assert alone.regret[0, 0] == pytest.approx(whole.regret[0, seed], rel=1e-12)
+
+
+def test_it_is_swept(tmp_path: Path) -> None:
+    status = run_sweep(parse_grid(GRID), tmp_path)
+    assert (status.cells, status.done) == (2, 2)
+    assert {row["policy_first"] for row in sweep_rows(tmp_path)} == {0.1, 0.2}
+
+
+def test_an_agent_saves_pickles_and_previews_it(tmp_path: Path) -> None:
+    agent = safedial.Agent(3, SPEC, policy=Mean(first=0.2))
+    for context in CONTEXTS:
+        seen = agent.preview(context)
+        decision = agent.decide(context)
+        assert seen.action == decision.action
+        agent.update(decision, reward=decision.action * 0.3, cost=decision.action * 0.4)
+    agent.save(tmp_path / "agent")
+    loaded = safedial.Agent.load(tmp_path / "agent", policy=Mean(first=0.2))
+    again = pickle.loads(pickle.dumps(agent))
+    expected = agent.decide(CONTEXTS[0])
+    assert expected.action > 0.2
+    assert loaded.decide(CONTEXTS[0]).action == again.decide(CONTEXTS[0]).action == expected.action
+    with pytest.raises(InvalidInput, match="has other options than the saved one: first"):
+        safedial.Agent.load(tmp_path / "agent", policy=Mean(first=0.3))
+
+
+def test_its_certificate_says_that_nothing_is_proved() -> None:
+    decision = safedial.Agent(3, SPEC, policy=Mean()).decide(CONTEXTS[0])
+    assert decision.guarantee == "none"
+    assert decision.certificate["statement"] == "none: policy mean is your own, and nothing of it is proved here"
+    assert "set the dial to 0.09999" in decision.explain()
+
+
+def test_a_study_runs_and_verifies_it(tmp_path: Path) -> None:
+    storage, fields = f"sqlite:///{tmp_path}/own.db", {**SPEC.to_dict(), "dim": 3, "fallback_action": 0}
+    study = safedial.create_study("own", fields, storage=storage, policy=Mean())
+    for context in CONTEXTS:
+        study.tell(study.ask(context).id, reward=0.2, cost=0.3)
+    study.store.close()
+    again = safedial.open_study("own", storage=storage, policy=Mean())
+    assert again.verify().ok
+    again.store.close()
+
+
+def test_jax_refuses_a_state_that_changes_in_place() -> None:
+    with pytest.raises(InvalidInput, match=r"engine = 'jax': mean keeps a state that changes in place"):
+        safedial.simulate(Mean(), LinearWorld(dim=3), SPEC, rounds=10, seeds=2, engine="jax")
+
+
+def test_an_option_outside_its_rule_is_refused_by_name() -> None:
+    with pytest.raises(InvalidInput, match=r"first = 3: must lie in \(0, 1\]"):
+        Mean(first=3)
