@@ -46,12 +46,14 @@ def read_costs(costs: Any, guarantee: Guarantee) -> dict[str, Cost]:
         proper = isinstance(name, str) and NAME.fullmatch(name)
         require(proper, "costs", name, "must have names of letters, digits, _ and -: they name columns too")
     read = {name: _read(name, cost) for name, cost in costs.items()}
-    needed, of = ("growth", "a bracket") if guarantee.bracketed else ("noise", "a certified guarantee")
+    needed, ways_out = guarantee.cost_states, {"growth": WRITTEN, "noise": "an upper bound on its noise"}
     for name, cost in read.items():
-        if guarantee.bracketed and cost.growth is None and cost.noise is None:
-            raise InvalidInput(f"costs[{name!r}]: growth = None: must be a bracket; {WRITTEN}")
-        stated = getattr(cost, needed) is not None or (guarantee.gaussian and cost.growth is None)
-        require(stated, f"costs[{name!r}]", cost.to_dict(), f"must state its {needed}, for {of}")
+        if needed:
+            stated = getattr(cost, needed) is not None
+            require(stated, f"costs[{name!r}]: {needed}", None, "must be stated", ways_out[needed])
+        else:
+            rule = "is a growth bracket, which this guarantee does not use"
+            require(cost.growth is None, f"costs[{name!r}]", cost.to_dict(), rule, "use guarantee='bracket'")
     shares = [cost.share for cost in read.values() if cost.share is not None]
     whole = not shares or (len(shares) == len(read) and abs(sum(shares) - 1.0) <= 1e-9)
     require(whole, "share", shares, "must be stated for each cost, with the sum 1, or for none", "for equal ones")

@@ -22,13 +22,19 @@ class Guarantee(NamedTuple):
         exchangeable: the proof assumes exchangeable rounds and needs no constants.
         bracketed: it assumes a growth bracket too, in place of an exact dose curve.
         gaussian: it assumes Gaussian noise, whose size it learns, and needs no constants.
-        each_round: the risk is that of one round, not of all rounds together.
+        each_round: the risk is that of one round, not of all rounds together; `span` says so in words.
         claimed: the guarantee says something about the realized cost, which an outcome can contradict.
         empty: nothing is proved, not even about the mean.
         given: the guarantee of a decision whose cost has a bound.
         start: the guarantee of a decision whose cost has no bound yet, if no start dose was declared.
         limit: which bound sets a dose, a key of `LIMITS`.
         statement: the guarantee in one sentence.
+        constants: the fields of a spec that the proof uses, beside threshold and violation risk.
+        risks: the fields of a spec whose sum is the risk, where they are stated.
+        takes: what else a spec with this guarantee may state: "margins" (what is known of the noise), "noise_scale",
+            "any threshold" (of any sign), "costs" (several).
+        cost_states: what each of several costs must state; with "" its share of the risk is enough.
+        splits: each of several costs has a guarantee of its own, with a share of the risk.
         default_policy: the policy of a spec that names none, and `default_options` what it cannot do without.
         because: why that policy, in words.
     """
@@ -45,6 +51,12 @@ class Guarantee(NamedTuple):
     start: str = "none"
     limit: str = ""
     statement: str = ""
+    span: str = "in a round"
+    constants: tuple[str, ...] = ()
+    risks: tuple[str, ...] = ("violation_risk",)
+    takes: frozenset[str] = frozenset()
+    cost_states: str = ""
+    splits: bool = True
     default_policy: str = "hp_probe"
     default_options: Mapping[str, str] = MappingProxyType({})
     because: str = ""
@@ -57,10 +69,17 @@ class Guarantee(NamedTuple):
         return f"The guarantee on the realized cost holds if what is stated is true: {self.because}."
 
 
+CONSTANTS = ("reward_noise", "cost_noise", "coefficient_bound", "context_bound")
+"""The constants of the certified guarantees: bounds on the noise, and on the norms of coefficients and contexts."""
+
 CERTIFIED = Guarantee(
     proved=True,
     from_constants=True,
     claimed=True,
+    constants=CONSTANTS,
+    risks=("violation_risk", "estimation_risk", "margin_risk"),
+    takes=frozenset({"margins", "noise_scale", "costs"}),
+    cost_states="noise",
     given="certified",
     start="certified",
     limit="cost_bound",
@@ -70,7 +89,9 @@ CERTIFIED = Guarantee(
 
 GUARANTEES = {
     "certified": CERTIFIED,
-    "joint": CERTIFIED._replace(each_round=False, statement="P({event} in any round, ever) <= {risk:g}"),
+    "joint": CERTIFIED._replace(
+        each_round=False, span="in all rounds together", statement="P({event} in any round, ever) <= {risk:g}"
+    ),
     "conformal": Guarantee(
         proved=True,
         exchangeable=True,
@@ -86,6 +107,9 @@ GUARANTEES = {
         exchangeable=True,
         bracketed=True,
         claimed=True,
+        takes=frozenset({"any threshold", "costs"}),
+        cost_states="growth",
+        splits=False,
         given="bracket",
         start="declared",
         limit="count_rule",
@@ -97,6 +121,8 @@ GUARANTEES = {
         proved=True,
         gaussian=True,
         claimed=True,
+        risks=("violation_risk", "estimation_risk"),
+        takes=frozenset({"costs"}),
         given="student",
         start="certified",
         limit="student_bound",

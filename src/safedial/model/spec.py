@@ -28,7 +28,7 @@ from safedial.bounds.tolerated import Cost
 from safedial.errors import InvalidInput, require
 from safedial.model.costs import read_costs, require_one_cost, split_spec
 from safedial.model.dose import Dose
-from safedial.model.guarantee import CERTIFIED, GUARANTEES, PROVED
+from safedial.model.guarantee import CERTIFIED, CONSTANTS, GUARANTEES, PROVED, Guarantee
 from safedial.model.namespace import is_zero, namespace, normal_quantile
 from safedial.model.noise_scale import NoiseScale, scale_from_dict
 
@@ -165,8 +165,12 @@ class SafetySpec:
         plain = isinstance(self.reward_noise, float) and isinstance(self.cost_noise, float)
         object.__setattr__(self, "same_noise", plain and self.reward_noise == self.cost_noise)
         object.__setattr__(self, "least_informative", self._least_informative())
-        if self.costs is not None and not GUARANTEES[self.guarantee].bracketed:
+        if self.costs is not None and self._stated.splits:
             split_spec(self)
+
+    @property
+    def _stated(self) -> Guarantee:
+        return GUARANTEES[self.guarantee]
 
     def _least_informative(self) -> Any:
         if not self.sensors_err or self.reward_noise is None or self.cost_noise is None:
@@ -176,12 +180,8 @@ class SafetySpec:
         return namespace(reward, cost).maximum(reward, cost)
 
     def _check_costs(self) -> None:
-        stated, way_out = (
-            GUARANTEES[self.guarantee],
-            "use guarantee='bracket', 'certified' or 'student', or state one threshold",
-        )
-        proved = stated.bracketed or stated.from_constants or stated.gaussian
-        require(proved, "guarantee", self.guarantee, "has no proof for several costs", way_out)
+        way_out = "use guarantee='bracket', 'certified' or 'student', or state one threshold"
+        self._require_taken("costs", "has no proof for several costs", way_out)
         own = {
             "threshold": None,
             "threshold_on": "measured",
@@ -193,19 +193,23 @@ class SafetySpec:
             way_out = "leave it out" if name in ("noise_low", "noise_scale") else "state it in each Cost"
             given = getattr(self, name)
             require(given == plain, name, given, "cannot be combined with costs", way_out)
-        object.__setattr__(self, "costs", read_costs(self.costs, stated))
+        object.__setattr__(self, "costs", read_costs(self.costs, self._stated))
+
+    def _require_taken(self, what: str, rule: str, way_out: str) -> None:
+        """Refuse what the guarantee does not take."""
+        require(what in self._stated.takes, "guarantee", self.guarantee, rule, way_out)
 
     def _may_lack(self, name: str) -> bool:
         if name in ("threshold", "cost_noise") and self.costs is not None:
             return True
-        return name in CONSTANTS and not GUARANTEES[self.guarantee].from_constants
+        return name in CONSTANTS and name not in self._stated.constants
 
     def _check_sizes(self) -> None:
         """Check that numbers are positive and that their squares and quotients are floats, for the rounding bounds."""
         for name, way_out in POSITIVE.items():
             value = getattr(self, name)
             if value is not None:
-                signed = name == "threshold" and GUARANTEES[self.guarantee].bracketed
+                signed = name == "threshold" and "any threshold" in self._stated.takes
                 require(signed or np.all(value > 0), name, value, "must be > 0", way_out)
                 _of_usual_size(name, value)
         for name in ("reward_sensor_noise", "cost_sensor_noise"):
@@ -233,11 +237,9 @@ class SafetySpec:
         require(
             not sensed, "margin", self.margin, "cannot be combined with sensor noise", "use 'subgaussian' or 'gaussian'"
         )
-        words = f"does not apply to margin='{self.margin}'"
-        certified = GUARANTEES[self.guarantee].from_constants
-        require(
-            certified or self.margin == "subgaussian", "guarantee", self.guarantee, words, "use guarantee='certified'"
-        )
+        if self.margin != "subgaussian":
+            rule = f"does not apply to margin='{self.margin}'"
+            self._require_taken("margins", rule, "use guarantee='certified'")
 
     def _check_scale(self) -> None:
         if self.noise_scale is None:
@@ -249,9 +251,7 @@ class SafetySpec:
             not self.sensors_err, "sensor noise", (self.reward_sensor_noise, self.cost_sensor_noise), words, way_out
         )
         require(not self.learns_noise, "margin_risk", self.margin_risk, words, "with a scale the noise is not i.i.d.")
-        require(
-            GUARANTEES[self.guarantee].from_constants, "guarantee", self.guarantee, words, "use guarantee='certified'"
-        )
+        self._require_taken("noise_scale", words, "use guarantee='certified'")
 
     @property
     def learns_noise(self) -> bool:
@@ -260,11 +260,9 @@ class SafetySpec:
 
     @property
     def guaranteed_risk(self) -> Any:
-        """δ + δ′ + δ_q: the largest probability of a violation in a round (without constants, and without δ′: δ)."""
-        stated = GUARANTEES[self.guarantee]
-        counts = stated.from_constants or (stated.gaussian and self.estimation_risk is not None)
-        parts = [self.violation_risk, *((self.estimation_risk,) if counts else ())]
-        return sum(parts[1:], parts[0]) + (self.margin_risk if self.learns_noise else 0.0)
+        """The largest probability of a violation in a round: δ, + δ′ and + δ_q where the guarantee counts them."""
+        first, *others = (getattr(self, name) for name in self._stated.risks)
+        return sum((risk for risk in others if risk is not None), first)
 
     def _split_total_risk(self) -> None:
         if self.total_risk is not None:
@@ -276,13 +274,13 @@ class SafetySpec:
                 "give the sum, or its parts",
             )
             _risk("total_risk", self.total_risk)
-            whole = not GUARANTEES[self.guarantee].from_constants
+            whole = not self._stated.constants
             object.__setattr__(self, "violation_risk", self.total_risk * (1.0 if whole else VIOLATION_SHARE))
             rest = None if whole else self.total_risk - self.violation_risk
             object.__setattr__(self, "estimation_risk", rest)
             object.__setattr__(self, "total_risk", None)
         _risk("violation_risk", self.violation_risk)
-        if self.estimation_risk is not None or GUARANTEES[self.guarantee].from_constants:
+        if self.estimation_risk is not None or self._stated.constants:
             _risk("estimation_risk", self.estimation_risk)
 
     def to_dict(self) -> dict[str, Any]:
@@ -308,14 +306,11 @@ class SafetySpec:
         way_out = "did you mean " + ", ".join(match[0] for match in near if match) + "?" if any(near) else ""
         require(not unknown, "spec", unknown, "has unknown names", way_out)
         stated = GUARANTEES.get(str(fields.get("guarantee")), CERTIFIED)
-        needed = {"threshold", *(CONSTANTS if stated.from_constants else ())}
+        needed = {"threshold", *stated.constants}
         missing = sorted(needed - ({"threshold", "cost_noise"} if fields.get("costs") else set()) - set(fields))
         require(not missing, "spec", missing, "lacks these fields")
         return cls(**fields)
 
-
-CONSTANTS = ("reward_noise", "cost_noise", "coefficient_bound", "context_bound")
-"""The constants of the certified guarantees, which the conformal one does not need."""
 
 NAMES = tuple(each.name for each in dataclass_fields(SafetySpec) if each.init)
 MARGINS = ("subgaussian", "gaussian", "bounded")

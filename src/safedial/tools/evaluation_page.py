@@ -164,8 +164,8 @@ def _terms(each: PolicyResult) -> str:
         f"{cost.threshold:g} {cost.unit}".rstrip()
         for name, cost in costs.items()
     ]
-    where = "in a round" if GUARANTEES[spec.guarantee].each_round else "in all rounds together"
-    risk = f"stated risk: at most {percent(float(spec.guaranteed_risk))} {where}"
+    span = GUARANTEES[spec.guarantee].span
+    risk = f"stated risk: at most {percent(float(spec.guaranteed_risk))} {span}"
     unit = f" {dial.unit}" if dial.unit else ""
     return f"Threshold: {', '.join(limits)}; {risk}; dial: {dial.low:g} to {dial.high:g}{unit}."
 

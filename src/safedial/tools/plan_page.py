@@ -196,7 +196,7 @@ def _body(plan: Plan, place: Path) -> list[str]:
         return _bracket_body(plan, place, words, truths)
     return [
         "<h1>What to expect of this study</h1>",
-        f"<p>{html.escape(plan.policy.label)}, {plan.rounds} rounds, {plan.dim} features, threshold {spec.threshold:g}, risk {plan.table[0]['guaranteed_risk']:.3g} {'a round' if GUARANTEES[spec.guarantee].each_round else 'in all rounds together'}; "
+        f"<p>{html.escape(plan.policy.label)}, {plan.rounds} rounds, {plan.dim} features, threshold {spec.threshold:g}, risk {plan.table[0]['guaranteed_risk']:.3g} {GUARANTEES[spec.guarantee].span}; "
         f"{_constants(plan)}, dose curve {html.escape(plan.dose.cost.words)}{f', baseline cost {plan.baseline_cost:g}' if plan.baseline_cost else ''}. "
         f"Every scenario was simulated {plan.seeds} times with different true coefficients.</p>",
         f'<div class="claim">{words}</div>',

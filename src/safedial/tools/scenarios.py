@@ -284,7 +284,7 @@ def violations_of(over: NDArray[np.bool_], stated: SafetySpec, policy: Policy) -
         "rate_low": low,
         "rate_high": high,
         "guaranteed_risk": float(guaranteed_risk(policy, stated)),
-        "guaranteed_over": "a round" if GUARANTEES[stated.guarantee].each_round else "all rounds",
+        "guaranteed_over": GUARANTEES[stated.guarantee].span,
         "any_violation": float((counts > 0).mean()),
     }
 
