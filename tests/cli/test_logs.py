@@ -233,7 +233,7 @@ def test_plan_says_what_to_expect_and_writes_a_page(folder):
         assert done.returncode == 2
         assert named in done.stderr
     assert "--threshold" in run("plan", "--rounds", "10", "--dim", "2").stderr
-    assert "--dim" in run("plan", "--rounds", "10", "--threshold", "1").stderr
+    assert "dim: is missing" in run("plan", "--rounds", "10", "--threshold", "1").stderr
     assert not (folder / "never").exists()
 
 

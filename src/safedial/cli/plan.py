@@ -21,9 +21,7 @@ from safedial.cli.output import (
     read_named,
 )
 from safedial.cli.simulate import DOSES, own_world, read_curve, spec_options, stated_spec
-from safedial.errors import require
 from safedial.model.dose import Dose
-from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import CONSTANTS
 
 
@@ -86,9 +84,6 @@ def plan(
     known: Any = place.dim if place else dim if dim is not None else file and file.dim
     named = file.policy if policy is None and file and file.policy else read_named(policy or "hp_probe", "--policy")
     chosen, stated = planned(named, stated, known, file.dial if file else None)
-    bracketed = GUARANTEES[chosen.guarantee].bracketed
-    way_out = "give it, or a spec file with a [world] table"
-    require(bracketed or known is not None, "--dim", dim, "is missing", way_out)
     units = {"tolerance": tolerance, "tolerance_spread": tolerance_spread, "explained": explained}
     assumed |= {name: value for name, value in units.items() if value is not None}
     which = as_seeds(seeds, "--seeds")
@@ -119,26 +114,13 @@ def _print(made: Any, paths: list[Path]) -> None:
     from safedial.tools.plan_page import lines
 
     title = f"{made.policy.label}, {made.rounds} rounds, {made.seeds} studies of each scenario"
-    # Heads of two lines, so that the table fits into 80 columns.
-    over = {"violations": "costs\nabove", "violations_high": "19 of\n20: ≤", "violation_rate": "rate"}
-    shown = over | {"reward_share": "reward", "attainable_share": "attain-\nable", "half_reward_round": "half\nfrom"}
-    shown |= {"last_dose": f"dose,\n{made.dial.unit}" if made.dial.unit else "dose"}
-    if made.bracketed:
-        del over["violations_high"]
-        shown = over | {"worst_rate": "worst\nround", "reward_share": "share", "first_above_start": "climbs\nfrom"}
-        shown |= {"last_dose": "scale"}
+    shown = dict(made.worlds.heads)
+    if made.dial.unit:
+        shown["last_dose"] = f"dose,\n{made.dial.unit}"
     print_table(title, ("scenario", *shown.values()), lines(made, ("scenario", *shown)))
     typer.echo("\n".join(made.words()))
     above = "Costs above: rounds of a study with a cost above the threshold, on average"
-    reward = (
-        ", and at most in 19 of 20 studies; reward: as a share of an all-knowing policy's; attainable: as a share of "
-        "the reward of a policy that must learn only its sign; half from: the first round from which half is earned"
-    )
-    scale = (
-        "; worst round: the largest chance of an excess in one round; climbs from: the first round in which most "
-        "studies give more than the start; share: of an all-knowing policy's scale"
-    )
-    typer.echo(f"(* the guarantee is not proved there. {above}{scale if made.bracketed else reward}.)")
+    typer.echo(f"(* the guarantee is not proved there. {above}{made.worlds.note}.)")
     compiling = f"; compiling took {made.compile_seconds:.1f} s" if made.compile_seconds >= 0.05 else ""
     typer.echo(f"Played by engine {made.engine}{compiling}.")
     print_written(paths)

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from safedial.model.dial import significant
+
 LIMITED = "P({event}) <= {risk:g} in this round"
 
 
@@ -22,7 +24,8 @@ class Guarantee(NamedTuple):
         exchangeable: the proof assumes exchangeable rounds and needs no constants.
         bracketed: it assumes a growth bracket too, in place of an exact dose curve.
         gaussian: it assumes Gaussian noise, whose size it learns, and needs no constants.
-        each_round: the risk is that of one round, not of all rounds together; `span` says so in words.
+        each_round: the risk is that of one round, not of all rounds together; `span` says so in words, and `rate`
+            is the column of a plan that it limits.
         claimed: the guarantee says something about the realized cost, which an outcome can contradict.
         empty: nothing is proved, not even about the mean.
         given: the guarantee of a decision whose cost has a bound.
@@ -32,7 +35,7 @@ class Guarantee(NamedTuple):
         constants: the fields of a spec that the proof uses, beside threshold and violation risk.
         risks: the fields of a spec whose sum is the risk, where they are stated.
         takes: what else a spec with this guarantee may state: "margins" (what is known of the noise), "noise_scale",
-            "any threshold" (of any sign), "costs" (several).
+            "sensors" (their noise), "any threshold" (of any sign), "costs" (several).
         cost_states: what each of several costs must state; with "" its share of the risk is enough.
         splits: each of several costs has a guarantee of its own, with a share of the risk.
         default_policy: the policy of a spec that names none, and `default_options` what it cannot do without.
@@ -51,7 +54,8 @@ class Guarantee(NamedTuple):
     start: str = "none"
     limit: str = ""
     statement: str = ""
-    span: str = "in a round"
+    span: str = "a round"
+    rate: str = "violation_rate"
     constants: tuple[str, ...] = ()
     risks: tuple[str, ...] = ("violation_risk",)
     takes: frozenset[str] = frozenset()
@@ -60,6 +64,12 @@ class Guarantee(NamedTuple):
     default_policy: str = "hp_probe"
     default_options: Mapping[str, str] = MappingProxyType({})
     because: str = ""
+
+    def allows(self, risk: float, rounds: int) -> str:
+        """How many violations it allows in so many rounds, in words."""
+        if self.each_round:
+            return f"{significant(risk * rounds, 3)} on average"
+        return f"one or more in {risk:.3g} of the studies"
 
     @property
     def in_brief(self) -> str:
@@ -78,7 +88,7 @@ CERTIFIED = Guarantee(
     claimed=True,
     constants=CONSTANTS,
     risks=("violation_risk", "estimation_risk", "margin_risk"),
-    takes=frozenset({"margins", "noise_scale", "costs"}),
+    takes=frozenset({"margins", "noise_scale", "costs", "sensors"}),
     cost_states="noise",
     given="certified",
     start="certified",
@@ -90,7 +100,10 @@ CERTIFIED = Guarantee(
 GUARANTEES = {
     "certified": CERTIFIED,
     "joint": CERTIFIED._replace(
-        each_round=False, span="in all rounds together", statement="P({event} in any round, ever) <= {risk:g}"
+        each_round=False,
+        span="all rounds together",
+        rate="any_violation",
+        statement="P({event} in any round, ever) <= {risk:g}",
     ),
     "conformal": Guarantee(
         proved=True,

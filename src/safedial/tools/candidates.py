@@ -39,7 +39,7 @@ from safedial.simulation.nonlinear_worlds import NonlinearWorld
 from safedial.simulation.run import Simulation, simulate
 from safedial.simulation.world import World
 from safedial.stats import seed_interval, violation_interval
-from safedial.tools.planning import TOLERANCE, bracket_scenarios, in_scales
+from safedial.tools.tolerances import TOLERANCE, bracket_scenarios, in_scales
 
 ASSUMPTIONS = {
     "exact_curve": "exact curve",

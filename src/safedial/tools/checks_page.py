@@ -240,7 +240,7 @@ def _body(rounds: AnyRounds, findings: Sequence[Finding], log: str, level: float
 def _certified_guarantee(rounds: Rounds) -> str:
     spec = rounds.spec
     return (
-        f"{rounds.target} checked. The spec guarantees P(cost &gt; {spec.threshold:g}) ≤ {spec.guaranteed_risk:.3g} {GUARANTEES[spec.guarantee].span} if S = "
+        f"{rounds.target} checked. The spec guarantees P(cost &gt; {spec.threshold:g}) ≤ {spec.guaranteed_risk:.3g} in {GUARANTEES[spec.guarantee].span} if S = "
         f"{spec.coefficient_bound:g}, L = {spec.context_bound:g}, κ = {spec.cost_noise:g} (cost) and the dose curve hold, the mean is "
         f"linear, and noise is sub-Gaussian given the past{html.escape(''.join(f'; {each}' for each in margin_assumptions(spec)))}."
     )

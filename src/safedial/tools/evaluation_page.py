@@ -165,7 +165,7 @@ def _terms(each: PolicyResult) -> str:
         for name, cost in costs.items()
     ]
     span = GUARANTEES[spec.guarantee].span
-    risk = f"stated risk: at most {percent(float(spec.guaranteed_risk))} {span}"
+    risk = f"stated risk: at most {percent(float(spec.guaranteed_risk))} in {span}"
     unit = f" {dial.unit}" if dial.unit else ""
     return f"Threshold: {', '.join(limits)}; {risk}; dial: {dial.low:g} to {dial.high:g}{unit}."
 

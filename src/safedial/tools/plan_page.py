@@ -29,8 +29,9 @@ from safedial.tools.pages import (
     save,
     title,
 )
-from safedial.tools.planning import Plan
+from safedial.tools.planning import LinearWorlds, Plan
 from safedial.tools.scenarios import SMALL
+from safedial.tools.tolerances import Tolerances
 from safedial.version import __version__
 
 RAREST = 1e-5
@@ -186,17 +187,19 @@ def write_plan(folder: Path, plan: Plan, *, seconds: float) -> list[Path]:
 
 
 def _body(plan: Plan, place: Path) -> list[str]:
-    spec = plan.spec
     truths = "".join(
         f"<li><strong>{html.escape(each.scenario.name)}</strong>: {html.escape(each.scenario.words)}</li>"
         for each in plan.forecasts
     )
     words = "".join(f"<p>{html.escape(line)}</p>" for line in plan.words())
-    if plan.bracketed:
-        return _bracket_body(plan, place, words, truths)
+    return PAGES[type(plan.worlds)](plan, place, words, truths)
+
+
+def _linear_body(plan: Plan, place: Path, words: str, truths: str) -> list[str]:
+    spec = plan.spec
     return [
         "<h1>What to expect of this study</h1>",
-        f"<p>{html.escape(plan.policy.label)}, {plan.rounds} rounds, {plan.dim} features, threshold {spec.threshold:g}, risk {plan.table[0]['guaranteed_risk']:.3g} {GUARANTEES[spec.guarantee].span}; "
+        f"<p>{html.escape(plan.policy.label)}, {plan.rounds} rounds, {plan.dim} features, threshold {spec.threshold:g}, risk {plan.table[0]['guaranteed_risk']:.3g} in {GUARANTEES[spec.guarantee].span}; "
         f"{_constants(plan)}, dose curve {html.escape(plan.dose.cost.words)}{f', baseline cost {plan.baseline_cost:g}' if plan.baseline_cost else ''}. "
         f"Every scenario was simulated {plan.seeds} times with different true coefficients.</p>",
         f'<div class="claim">{words}</div>',
@@ -234,6 +237,9 @@ def _bracket_body(plan: Plan, place: Path, words: str, truths: str) -> list[str]
         f"<h2>The scenarios</h2><ul>{truths}</ul>",
         f"<p><small>A forecast of simulated dose-response worlds, not a guarantee about yours. safedial {__version__}.</small></p>",
     ]
+
+
+PAGES = {LinearWorlds: _linear_body, Tolerances: _bracket_body}
 
 
 def _constants(plan: Plan) -> str:
