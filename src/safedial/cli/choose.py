@@ -23,7 +23,6 @@ from safedial.cli.output import (
 from safedial.cli.simulate import DOSES, read_curve
 from safedial.errors import InvalidInput, require
 from safedial.model.brackets import GROWTHS
-from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import CONSTANTS
 
 BRACKETS = "relative:LOW,HIGH,FLOOR, additive:LOW,HIGH or spread:STEP,SIGMA"
@@ -149,26 +148,32 @@ def read_bracket(text: str) -> Any:
         raise InvalidInput(f"--bracket = {text!r}: must be {BRACKETS}") from error
 
 
+VOUCHED_BY = {
+    "certified": {"curve": "exact", "noise": "constants", "linear": True},
+    "joint": {"curve": "exact", "noise": "constants", "linear": True},
+    "conformal": {"curve": "exact", "exchangeable": True},
+    "bracket": {"curve": "bracket", "exchangeable": True},
+    "student": {"curve": "exact", "noise": "gaussian", "linear": True},
+}
+"""The answers that a spec with this guarantee gives."""
+
+
 def _from_file(path: Path) -> dict[str, Any]:
     """What a spec file says: its guarantee is what is vouched for."""
     from safedial.rounds.rules import named_policy
     from safedial.rounds.specfile import load_spec
 
     file = load_spec(path)
-    stated, spec = GUARANTEES[file.spec.guarantee], file.spec
+    spec = file.spec
     options = named_policy(file.policy).options if file.policy else {}
-    linear = stated.from_constants or stated.gaussian
     told = {
-        "curve": "bracket" if stated.bracketed else "exact",
-        "noise": "constants" if stated.from_constants else "gaussian" if stated.gaussian else None,
-        "linear": linear or None,
-        "exchangeable": stated.exchangeable or None,
+        **VOUCHED_BY[spec.guarantee],
         "cost": "several" if spec.costs else None,
         "threshold": spec.threshold,
         "risk": spec.guaranteed_risk,
         "dim": file.dim,
         "costs": spec.costs,
-        "start": options.get("start_scale" if stated.bracketed else "start_dose"),
+        "start": options.get("start_scale", options.get("start_dose")),
         "growth": options.get("growth"),
         "base": options.get("base") if isinstance(options.get("base"), str) else None,
         "dose": file.dose,
