@@ -82,6 +82,7 @@ def attainable_curve(
     None where there is none: a mean reward that is not linear, contexts that answer to the policy, or no exact
     clairvoyant (sensor noise, a noise scale, a guarantee for all rounds together).
     """
+    world = world.under(spec)
     linear = isinstance(world, LinearWorld) and world.mean == "linear" and not world.is_own and not world.adversarial
     plain = not (spec.noise_scale or spec.reward_sensor_noise or spec.cost_sensor_noise)
     if not (linear and plain and GUARANTEES[spec.guarantee].each_round):

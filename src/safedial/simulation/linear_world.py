@@ -96,22 +96,15 @@ class LinearWorld(World):
 
     def draw_truth(self, spec: SafetySpec, rngs: Generators) -> Truth:
         """θ* and μ*, uniform on the sphere of radius S."""
-        drawn = normals(rngs["truth"], (1 + len(spec.costs or (1,)), self.dim))
-        drawn *= spec.coefficient_bound / np.linalg.norm(drawn, axis=-1, keepdims=True)
-        if spec.costs is None:
-            return Truth(drawn[:, 0], drawn[:, 1])
-        plain = {"contexts": self.adversarial, "noise": self.noise == "context-scale"}
-        plain |= {"baseline_cost": self.baseline_cost, "sensor noise": spec.sensors_err}
-        for name, odd in plain.items():
-            require(not odd, name, getattr(self, name, odd), "does not go with several costs", "leave it out")
-        return Truth(drawn[:, 0], drawn[:, 1:])
+        drawn = self._coefficients(spec, rngs, 1)
+        return Truth(drawn[:, 0], drawn[:, 1])
 
-    def draw_noise(self, stream: str, spec: SafetySpec, rngs: Generators, rounds: int) -> Array:
-        if stream != "cost_noise" or spec.costs is None:
-            return super().draw_noise(stream, spec, rngs, rounds)
-        sizes = np.array([cost.noise for cost in spec.costs.values()], dtype=float)
-        family, shape = NOISES[self.noise], (rounds, sizes.size)
-        return np.stack([family(rng, rounds * sizes.size).reshape(shape) * sizes for rng in rngs[stream]])
+    def _coefficients(self, spec: SafetySpec, rngs: Generators, costs: int) -> Array:
+        drawn = normals(rngs["truth"], (1 + costs, self.dim))
+        return drawn * (spec.coefficient_bound / np.linalg.norm(drawn, axis=-1, keepdims=True))
+
+    def under(self, spec: SafetySpec) -> World:
+        return SeveralCosts(self, spec) if spec.costs else self
 
     def draw_contexts(self, spec: SafetySpec, rngs: Generators, rounds: int, done: int) -> Array:
         """On the sphere of radius L; with a candidates axis if an adversary chooses."""
@@ -136,37 +129,6 @@ class LinearWorld(World):
         """The factor of the noise at a context: 1, except for `context-scale`."""
         return context_scale(context, spec.context_bound) if self.noise == "context-scale" else 1.0
 
-    def outcome(self, spec: SafetySpec, exposure: Exposure) -> Outcome:
-        if spec.costs is None:
-            return super().outcome(spec, exposure)
-        reward = exposure.reward_intensity * (exposure.reward_mean + exposure.reward_noise)
-        costs, setting = self._by_cost(spec, exposure), exposure.cost_intensity
-        for name, cost in spec.costs.items():
-            costs[name] = (setting if cost.curve is None else cost.curve.effect(setting)) * costs[name]
-        return Outcome(reward, costs, costs)
-
-    def normalised(self, spec: SafetySpec, exposure: Exposure, weight: Array) -> Normalised:
-        if spec.costs is None:
-            return super().normalised(spec, exposure, weight)
-        return Normalised(exposure.reward_mean + exposure.reward_noise, self._by_cost(spec, exposure))
-
-    def exact_intensity(self, spec: SafetySpec, exposure: Exposure) -> Array | None:
-        if spec.costs is None:
-            return super().exact_intensity(spec, exposure)
-        found = []
-        for place, (name, part) in enumerate(split_spec(spec).items()):
-            load = exposure.cost_mean[..., place] + quantile(self.noise, 1.0 - part.violation_risk) * part.cost_noise
-            safe = largest_safe_intensity(load, 0.0, threshold=part.threshold).intensity
-            curve = spec.costs[name].curve
-            found.append(safe if curve is None else curve.action(safe))
-        return np.min(found, axis=0)
-
-    @staticmethod
-    def _by_cost(spec: SafetySpec, exposure: Exposure) -> dict[str, Array]:
-        """C/g of each cost."""
-        scattered = exposure.cost_mean + exposure.cost_noise
-        return {name: scattered[..., place] for place, name in enumerate(spec.costs or ())}
-
     def next_context(self, candidates: Array, truth: Truth, predict: Callable[[Array], Prediction]) -> Array:
         """The candidate with the largest ⟨x, μ* − μ̂⟩/width."""
         seen = predict(candidates)
@@ -174,6 +136,53 @@ class LinearWorld(World):
         xp = namespace(candidates)
         pick: Any = xp.argmax(excess / xp.maximum(seen.width, 1e-300 + 0.0 * seen.width), axis=-1)
         return xp.take_along_axis(candidates, pick[..., None, None], axis=-2)[..., 0, :]
+
+
+class SeveralCosts(LinearWorld):
+    """A linear world with a mean and a noise for each of a spec's costs, along a last axis."""
+
+    def __init__(self, world: LinearWorld, spec: SafetySpec) -> None:
+        super().__init__(**vars(world))
+        plain = {"contexts": self.adversarial, "noise": self.noise == "context-scale"}
+        plain |= {"baseline_cost": self.baseline_cost, "sensor noise": spec.sensors_err}
+        for name, odd in plain.items():
+            require(not odd, name, getattr(self, name, odd), "does not go with several costs", "leave it out")
+
+    def draw_truth(self, spec: SafetySpec, rngs: Generators) -> Truth:
+        drawn = self._coefficients(spec, rngs, len(spec.each_cost))
+        return Truth(drawn[:, 0], drawn[:, 1:])
+
+    def draw_noise(self, stream: str, spec: SafetySpec, rngs: Generators, rounds: int) -> Array:
+        if stream != "cost_noise":
+            return super().draw_noise(stream, spec, rngs, rounds)
+        sizes = np.array([cost.noise for cost in spec.each_cost.values()], dtype=float)
+        family, shape = NOISES[self.noise], (rounds, sizes.size)
+        return np.stack([family(rng, rounds * sizes.size).reshape(shape) * sizes for rng in rngs[stream]])
+
+    def outcome(self, spec: SafetySpec, exposure: Exposure) -> Outcome:
+        reward = exposure.reward_intensity * (exposure.reward_mean + exposure.reward_noise)
+        costs, setting = self._by_cost(spec, exposure), exposure.cost_intensity
+        for name, cost in spec.each_cost.items():
+            costs[name] = (setting if cost.curve is None else cost.curve.effect(setting)) * costs[name]
+        return Outcome(reward, costs, costs)
+
+    def normalised(self, spec: SafetySpec, exposure: Exposure, weight: Array) -> Normalised:
+        return Normalised(exposure.reward_mean + exposure.reward_noise, self._by_cost(spec, exposure))
+
+    def exact_intensity(self, spec: SafetySpec, exposure: Exposure) -> Array | None:
+        found = []
+        for place, (name, part) in enumerate(split_spec(spec).items()):
+            load = exposure.cost_mean[..., place] + quantile(self.noise, 1.0 - part.violation_risk) * part.cost_noise
+            safe = largest_safe_intensity(load, 0.0, threshold=part.threshold).intensity
+            curve = spec.each_cost[name].curve
+            found.append(safe if curve is None else curve.action(safe))
+        return np.min(found, axis=0)
+
+    @staticmethod
+    def _by_cost(spec: SafetySpec, exposure: Exposure) -> dict[str, Array]:
+        """C/g of each cost."""
+        scattered = exposure.cost_mean + exposure.cost_noise
+        return {name: scattered[..., place] for place, name in enumerate(spec.each_cost)}
 
 
 def _along(left: Any, right: Any) -> Any:

@@ -83,7 +83,8 @@ class Batch:
 
     def __init__(self, setting: Setting) -> None:
         self.setting, self.seeds = setting, setting.seeds
-        world, spec, dose = setting.world, setting.spec, setting.dose
+        spec, dose = setting.spec, setting.dose
+        world = setting.world.under(spec)
         self.world, self.spec, self.dose = world, as_columns(spec), dose
         stated = as_columns(setting.stated or spec)
         self.policy = policy = with_costs(setting.policy, stated)

@@ -163,8 +163,7 @@ class Rule(NamedTuple):
         """The choice of a policy that knows the truth: its own rule, which takes costs to be in proportion to the
         intensity, or where they are not what the world knows to be best.
         """
-        one = self.world.proportional and self.spec.costs is None
-        known = None if one else self.world.exact_intensity(self.spec, now)
+        known = None if self.world.proportional else self.world.exact_intensity(self.spec, now)
         if known is not None:
             safe = SafeSet(known, known == known)
             return choose(now.reward_mean, safe, Bounds(now.reward_mean, now.cost_mean, 0.0, 0.0, False))

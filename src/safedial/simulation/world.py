@@ -230,6 +230,10 @@ class World(ABC):
         """Its fields, and its name if it is your own; `world_from_dict` is the inverse."""
         return ({"name": self.name} if self.is_own else {}) | vars(self)
 
+    def under(self, spec: SafetySpec) -> World:
+        """The world that plays a spec: this one, or its form for several costs."""
+        return self
+
     @abstractmethod
     def draw_truth(self, spec: SafetySpec, rngs: Generators) -> Any:
         """The truth that the learner does not know, for every seed, drawn from `rngs["truth"]`."""
