@@ -34,6 +34,9 @@ from safedial.model.guarantee import Guarantee
 if TYPE_CHECKING:
     from safedial.model.spec import SafetySpec
 
+ONE = "cost"
+"""The name of the cost where a spec states one."""
+
 NAME = re.compile(r"[\w-]+")
 """The name of a cost."""
 
@@ -58,6 +61,29 @@ def read_costs(costs: Any, guarantee: Guarantee) -> dict[str, Cost]:
     whole = not shares or (len(shares) == len(read) and abs(sum(shares) - 1.0) <= 1e-9)
     require(whole, "share", shares, "must be stated for each cost, with the sum 1, or for none", "for equal ones")
     return read
+
+
+# --- One cost or several, as people write and read them
+
+
+def cost_columns(spec: SafetySpec, head: str = "cost") -> dict[str, str]:
+    """The columns of a table for each of a spec's costs, with the cost's name: `cost`, or `cost_NAME` for several."""
+    return {f"{head}_{name}": name for name in spec.costs} if spec.costs else {head: ONE}
+
+
+def thresholds(spec: SafetySpec) -> dict[str, Any]:
+    """The threshold of each cost, by name."""
+    return {name: cost.threshold for name, cost in spec.costs.items()} if spec.costs else {ONE: spec.threshold}
+
+
+def by_name(told: Any) -> Mapping[str, Any]:
+    """What was told of the costs, by name; a single one is called "cost"."""
+    return told if isinstance(told, Mapping) else {ONE: told}
+
+
+def as_stated(spec: SafetySpec, told: Mapping[str, Any]) -> Any:
+    """The inverse: a mapping where the spec has several costs, else the one value."""
+    return dict(told) if spec.costs else told[ONE]
 
 
 def require_one_cost(spec: SafetySpec) -> None:

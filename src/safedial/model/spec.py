@@ -20,7 +20,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from dataclasses import fields as dataclass_fields
 from difflib import get_close_matches
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -168,11 +167,6 @@ class SafetySpec:
         object.__setattr__(self, "least_informative", self._least_informative())
         if self.costs is not None and self._stated.splits:
             split_spec(self)
-
-    @cached_property
-    def each_cost(self) -> Mapping[str, Cost]:
-        """The costs by name; where one threshold is stated it is one, called "cost"."""
-        return self.costs or {"cost": Cost(threshold=self.threshold, on=self.threshold_on, noise=self.cost_noise)}
 
     @property
     def _stated(self) -> Guarantee:

@@ -22,7 +22,7 @@ the context.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -31,6 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from safedial.bounds.estimate import Prediction
 from safedial.bounds.safe_set import largest_safe_intensity
+from safedial.bounds.tolerated import Cost
 from safedial.errors import InvalidInput, is_number, is_whole, refusal, require
 from safedial.model.costs import split_spec
 from safedial.model.namespace import namespace
@@ -141,48 +142,50 @@ class LinearWorld(World):
 class SeveralCosts(LinearWorld):
     """A linear world with a mean and a noise for each of a spec's costs, along a last axis."""
 
+    _costs: Mapping[str, Cost]
+
     def __init__(self, world: LinearWorld, spec: SafetySpec) -> None:
         super().__init__(**vars(world))
+        object.__setattr__(self, "_costs", spec.costs)
         plain = {"contexts": self.adversarial, "noise": self.noise == "context-scale"}
         plain |= {"baseline_cost": self.baseline_cost, "sensor noise": spec.sensors_err}
         for name, odd in plain.items():
             require(not odd, name, getattr(self, name, odd), "does not go with several costs", "leave it out")
 
     def draw_truth(self, spec: SafetySpec, rngs: Generators) -> Truth:
-        drawn = self._coefficients(spec, rngs, len(spec.each_cost))
+        drawn = self._coefficients(spec, rngs, len(self._costs))
         return Truth(drawn[:, 0], drawn[:, 1:])
 
     def draw_noise(self, stream: str, spec: SafetySpec, rngs: Generators, rounds: int) -> Array:
         if stream != "cost_noise":
             return super().draw_noise(stream, spec, rngs, rounds)
-        sizes = np.array([cost.noise for cost in spec.each_cost.values()], dtype=float)
+        sizes = np.array([cost.noise for cost in self._costs.values()], dtype=float)
         family, shape = NOISES[self.noise], (rounds, sizes.size)
         return np.stack([family(rng, rounds * sizes.size).reshape(shape) * sizes for rng in rngs[stream]])
 
     def outcome(self, spec: SafetySpec, exposure: Exposure) -> Outcome:
         reward = exposure.reward_intensity * (exposure.reward_mean + exposure.reward_noise)
-        costs, setting = self._by_cost(spec, exposure), exposure.cost_intensity
-        for name, cost in spec.each_cost.items():
+        costs, setting = self._by_cost(exposure), exposure.cost_intensity
+        for name, cost in self._costs.items():
             costs[name] = (setting if cost.curve is None else cost.curve.effect(setting)) * costs[name]
         return Outcome(reward, costs, costs)
 
     def normalised(self, spec: SafetySpec, exposure: Exposure, weight: Array) -> Normalised:
-        return Normalised(exposure.reward_mean + exposure.reward_noise, self._by_cost(spec, exposure))
+        return Normalised(exposure.reward_mean + exposure.reward_noise, self._by_cost(exposure))
 
     def exact_intensity(self, spec: SafetySpec, exposure: Exposure) -> Array | None:
         found = []
         for place, (name, part) in enumerate(split_spec(spec).items()):
             load = exposure.cost_mean[..., place] + quantile(self.noise, 1.0 - part.violation_risk) * part.cost_noise
             safe = largest_safe_intensity(load, 0.0, threshold=part.threshold).intensity
-            curve = spec.each_cost[name].curve
+            curve = self._costs[name].curve
             found.append(safe if curve is None else curve.action(safe))
         return np.min(found, axis=0)
 
-    @staticmethod
-    def _by_cost(spec: SafetySpec, exposure: Exposure) -> dict[str, Array]:
+    def _by_cost(self, exposure: Exposure) -> dict[str, Array]:
         """C/g of each cost."""
         scattered = exposure.cost_mean + exposure.cost_noise
-        return {name: scattered[..., place] for place, name in enumerate(spec.each_cost)}
+        return {name: scattered[..., place] for place, name in enumerate(self._costs)}
 
 
 def _along(left: Any, right: Any) -> Any:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from safedial.errors import import_extra, require
+from safedial.model.costs import by_name, cost_columns, thresholds
 from safedial.model.guarantee import GUARANTEES
 from safedial.rounds.decision import proposal_answer
 from safedial.rounds.rules import Rules
@@ -98,15 +99,13 @@ def _advised(rules: Rules, name: str, event: Event) -> dict[str, Any]:
 
 def _costs(rules: Rules, cost: Any) -> dict[str, Any]:
     """A cost, or each of several in a column of its own."""
-    if rules.spec.costs is None:
-        return {"cost": cost}
-    return {f"cost_{name}": (cost or {}).get(name) for name in rules.spec.costs}
+    told = by_name(cost)
+    return {column: told.get(name) for column, name in cost_columns(rules.spec).items()}
 
 
 def _thresholds(rules: Rules) -> dict[str, Any]:
-    if rules.spec.costs is None:
-        return {"threshold": rules.spec.threshold}
-    return {f"threshold_{name}": cost.threshold for name, cost in rules.spec.costs.items()}
+    limits = thresholds(rules.spec)
+    return {column: limits[name] for column, name in cost_columns(rules.spec, "threshold").items()}
 
 
 def _observed(known: RoundHistory) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from safedial.errors import InvalidInput, import_extra, refusal, require
+from safedial.model.costs import as_stated, cost_columns
 from safedial.model.dial import real
 from safedial.rounds.outcome import Asked, Outcome, check_past, normalise, read_cost, stated_reward, written_cost
 from safedial.rounds.rules import Rules
@@ -223,9 +224,8 @@ def _row(rules: Rules, row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _cost(rules: Rules, row: Mapping[str, Any]) -> Any:
     """A row's cost, or each of several by name."""
-    if rules.spec.costs is None:
-        return _number("cost", row.get("cost"))
-    return {name: _number(f"cost_{name}", row.get(f"cost_{name}")) for name in rules.spec.costs}
+    columns = cost_columns(rules.spec)
+    return as_stated(rules.spec, {name: _number(column, row.get(column)) for column, name in columns.items()})
 
 
 def _context(rules: Rules, row: Mapping[str, Any]) -> list[float]:

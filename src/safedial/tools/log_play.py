@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from safedial.errors import InvalidInput, require
+from safedial.model.costs import as_stated
 from safedial.rounds.agent import Agent
 from safedial.rounds.rules import Rules
 from safedial.simulation.replay import replay
@@ -71,7 +72,7 @@ def _play_agent(rules: Rules, rounds: Rounds, outcomes: Outcomes, seed: int, pro
     fields = ("policy", "dose", "dial", "features", "start_action", "fallback_action", "baseline_range")
     agent = Agent(rules.dim, rules.spec, **{name: getattr(rules, name) for name in fields}, seed=seed)
     for context, action, reward, *costs, baseline in rounds.past:
-        cost = dict(zip(rounds.costs, costs, strict=True)) if rules.spec.costs else costs[0]
+        cost = as_stated(rules.spec, dict(zip(rounds.costs, costs, strict=True)))
         agent.update(context, action, reward, cost, baseline_cost=baseline)
     advised, stopped, reads = np.empty(len(rounds)), None, rules.learner.reads_questions
     proposed = rounds.proposal if reads and rules.policy.options.get("base") == "proposal" else None

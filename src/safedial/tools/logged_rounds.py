@@ -33,6 +33,7 @@ from safedial.bounds.tolerated import Cost, tolerated_setting
 from safedial.errors import InvalidInput, require
 from safedial.io import read_text
 from safedial.model.brackets import spread
+from safedial.model.costs import as_stated, cost_columns
 from safedial.model.dial import Dial, Features
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.namespace import Array
@@ -92,11 +93,6 @@ class Rounds:
         """The costs of that name, or the settings, as they count: with those of void rounds that exceeded."""
         values = self.setting if name == SETTING else self.costs[name]
         return np.where(np.isnan(values), self.void[name], values) if self.void else values
-
-
-def cost_columns(spec: SafetySpec) -> dict[str, str]:
-    """Column → the name of its cost."""
-    return {"cost": "cost"} if spec.costs is None else {f"cost_{name}": name for name in spec.costs}
 
 
 def read_rounds(
@@ -394,7 +390,7 @@ class Outcomes:
         if self.needs_reward and not math.isfinite(reward):
             return None
         reward = reward if math.isfinite(reward) else 0.0
-        return (applied, reward, costs["cost"] if self.rules.spec.costs is None else costs)
+        return (applied, reward, as_stated(self.rules.spec, costs))
 
     def at(self, advised: Array) -> Scores:
         """All rounds at these settings."""
