@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -54,6 +55,18 @@ def online(
     require(policy in benches, "--policy", policy, "must be hp_probe or hp_conformal")
     title, run = benches[policy]
     print_pairs(title, run(), json)
+
+
+@bench.command()
+def versions(
+    before: Annotated[Path, typer.Option(help="The folder of another version, as git worktree makes it.")],
+    case: Annotated[list[str] | None, typer.Option(help="One of the cases; may be repeated [all].")] = None,
+    turns: Annotated[int, typer.Option(help="How often the two take turns.")] = 5,
+) -> None:
+    """Time agents and simulations of this version beside another one, in turns."""
+    from benchmarks.versions import bench_versions
+
+    bench_versions(before, names=case, turns=turns)
 
 
 @bench.command()
