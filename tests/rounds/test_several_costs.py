@@ -223,7 +223,7 @@ def test_one_cost_is_a_number():
         ({"costs": {}}, "costs = {}: must be a mapping from names to costs"),
         ({"costs": {"a b": COSTS["auc"]}}, "costs = 'a b': must have names of letters, digits"),
         ({"costs": {"auc": 3}}, r"costs\['auc'\] = 3: must be a Cost"),
-        ({"costs": {"auc": {"threshold": 3}}}, r"costs\['auc'\]: growth = None: must be a bracket"),
+        ({"costs": {"auc": {"threshold": 3}}}, r"costs\['auc'\]: growth = None: must be stated; in a spec file"),
         ({"costs": {"auc": {**COSTS["auc"].to_dict(), "limit": 3}}}, r"costs\['auc'\]: cost = .*has unknown fields"),
         ({}, "threshold = None: must be a finite number"),
     ],

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from safedial.model.dial import significant
-
 LIMITED = "P({event}) <= {risk:g} in this round"
 
 
@@ -68,6 +66,8 @@ class Guarantee(NamedTuple):
     def allows(self, risk: float, rounds: int) -> str:
         """How many violations it allows in so many rounds, in words."""
         if self.each_round:
+            from safedial.model.dial import significant  # it imports NumPy, which listing the guarantees does not need
+
             return f"{significant(risk * rounds, 3)} on average"
         return f"one or more in {risk:.3g} of the studies"
 
