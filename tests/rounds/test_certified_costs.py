@@ -249,7 +249,7 @@ def agent_sample(agent, heat):
         ({"cost_noise": 0.1}, "cost_noise = 0.1: cannot be combined with costs; state it in each Cost"),
         ({"noise_scale": power_scale(2)}, "noise_scale = .*cannot be combined with costs; leave it out"),
         ({"margin": "bounded", "noise_low": -1, "noise_high": 1}, "noise_low = -1: cannot be combined with costs"),
-        ({"costs": {"heat": Cost(threshold=1, growth=growth.additive(0, 1))}}, "noise = None: must be stated; an upper bound on its noise"),
+        ({"costs": {"heat": Cost(threshold=1, growth=growth.additive(0, 1))}}, "noise = None: must be stated"),
         ({"guarantee": "bracket", "estimation_risk": None}, "growth = None: must be stated; in a spec file"),
         ({"costs": {"a": Cost(threshold=1, noise=1, share=0.5), "b": COSTS["load"]}}, r"share = \[0.5\]: must be"),
         ({"costs": {"a": Cost(threshold=1, noise=1, share=0.5)}}, r"share = \[0.5\]: .* with the sum 1"),
