@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +31,11 @@ class Table:
         self._lanes, self._room, self.count, self.first = lanes, 0, 0, 0
         self._fills = {name: fill if isinstance(fill, tuple) else (fill, ()) for name, fill in columns.items()}
         self._grow(FIRST_ROOM)
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """A column, with room for rounds to come."""
 
     def append(self) -> int:
         """One more round. Returns its row."""
