@@ -164,7 +164,7 @@ class Decided(NamedTuple):
 
     number: int
     baseline: float
-    index: float
+    index: Any
     largest: float
     chosen: float
     action: float
@@ -344,13 +344,13 @@ class Family:
 
 def is_probe(probe: Any) -> bool:
     """Whether this is "sqrt" or a share in [0, 1]."""
-    return (isinstance(probe, str) and probe == "sqrt") or (is_share(probe) and probe >= 0.0)
+    return probe == "sqrt" if isinstance(probe, str) else is_share(probe)
 
 
 def is_share(value: Any) -> bool:
     """Whether this is a number in [0, 1]."""
     plain = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    return plain and 0.0 <= value <= 1.0
+    return bool(plain and 0.0 <= value <= 1.0)
 
 
 def probed(bound: Bound, share: Any, least: Any = None) -> Any:

@@ -95,7 +95,7 @@ def _part(rules: Rules, name: str, spec: SafetySpec) -> Rules:
     return rules._replace(spec=spec, dose=dose, is_identity=is_identity, learner=rules.learner.part_kind)
 
 
-def saved_policy(saved: Mapping[str, Any], given: Policy | Family | None) -> Policy:
+def saved_policy(saved: Mapping[str, Any], given: Policy | Family | None) -> Policy | Family:
     """The policy of a save file, from its written form; the given one if it or an option is the user's own."""
     name, options = saved["name"], {option: value for option, value in saved.items() if option != "name"}
     if given is None:

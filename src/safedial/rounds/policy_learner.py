@@ -1,5 +1,6 @@
 # pyright: reportIncompatibleMethodOverride=false, reportArgumentType=false, reportAttributeAccessIssue=false
-# pyright: reportCallIssue=false -- `Learner` goes when all policies are ported
+# pyright: reportCallIssue=false
+# (`Learner`, whose signatures these differ from, goes when all policies are ported.)
 """The driver of a policy (`policies.family`) in an agent or a study: one lane of its state, and what people ask of it.
 
 What is asked of any policy, whatever its state, is answered from the policy's data; what changes the state is one of

@@ -349,13 +349,13 @@ def check_fallback(fields: Mapping[str, Any], spec: StudySpec) -> None:
     require(not high or "high_fallback" in spec.fields, "fallback_action", fallback, rule, way_out)
 
 
-def own_policy(fields: Mapping[str, Any]) -> Policy | None:
+def own_policy(fields: Mapping[str, Any]) -> Any:
     """The policy of a new study, if it is the user's own."""
     given = fields.get("policy")
     return given if isinstance(given, (Policy, Family)) and given.name not in FACTORIES else None
 
 
-def _policy(fields: Mapping[str, Any], own: Policy | None) -> dict[str, Any] | Policy:
+def _policy(fields: Mapping[str, Any], own: Policy | Family | None) -> dict[str, Any] | Policy | Family:
     """The policy's written form, with the options in it or beside it; or the user's own policy."""
     stated = GUARANTEES.get(str(fields.get("guarantee")), CERTIFIED)
     default = {"name": stated.default_policy, **stated.default_options}
@@ -385,7 +385,7 @@ def _policy(fields: Mapping[str, Any], own: Policy | None) -> dict[str, Any] | P
     return {"name": str(given), **options}
 
 
-def _checked(own: Policy, name: Any, options: Mapping[str, Any]) -> Policy:
+def _checked(own: Policy | Family, name: Any, options: Mapping[str, Any]) -> Policy | Family:
     """The user's own policy, which must be the one that the study names."""
     require(own.name == name, "policy", own.name, f"must be the study's, {name!r}")
     stated = plain_options(own.options)
