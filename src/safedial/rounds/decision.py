@@ -20,6 +20,7 @@ from safedial.io import card, named_values
 from safedial.model.dial import Dial
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec
+from safedial.policies.family import Decided
 from safedial.rounds.outcome import Asked
 from safedial.rounds.rules import Rules
 
@@ -151,6 +152,25 @@ class Decision(NamedTuple):
         guarantee = guarantee_of(self.rules, self.choice)
         raised = GUARANTEES[guarantee].exchangeable and self.rules.learner.guarded(self) == "lowest_level"
         return "declared" if raised else guarantee
+
+    @property
+    def plain(self) -> Decided:
+        """As the plain values that a policy's `terms` is given."""
+        choice = self.choice
+        chosen, largest = choice.settings or (choice.intensity, choice.safe.intensity)
+        return Decided(
+            number=self.round,
+            baseline=self.baseline_cost,
+            index=choice.reward_index,
+            largest=largest,
+            chosen=chosen,
+            action=self.action,
+            ready=choice.ready,
+            guarantee=self.guarantee,
+            limit=self.limit,
+            reason=self.fallback_reason,
+            numbers=self.prediction,
+        )
 
     @property
     def limit(self) -> str:

@@ -23,7 +23,7 @@ from safedial.errors import InvalidInput, refusal
 from safedial.model.dial import real
 from safedial.model.namespace import Array
 from safedial.policies import table
-from safedial.policies.family import KNOWN, LEFT_OUT, LOST, THROTTLED, Asked, Bound, Decided, Family, Task, Told, plain
+from safedial.policies.family import KNOWN, LEFT_OUT, LOST, THROTTLED, Asked, Bound, Family, Task, Told, plain
 from safedial.rounds.decision import Decision, intensity_of, settings_of
 from safedial.rounds.learner import Learner
 from safedial.rounds.outcome import Asked as Question
@@ -101,17 +101,17 @@ class Driver(Learner):
         return dict(values)
 
     def statement(self, decision: Decision) -> str:
-        return self.policy.terms(decided_of(decision)).statement
+        return self.policy.terms(decision.plain).statement
 
     def fixed_assumptions(self, rules: Rules) -> list[str]:
         return rules.policy.terms(None).assumptions
 
     def facts(self, decision: Decision) -> dict[str, Any]:
-        terms = self.policy.terms(decided_of(decision))
+        terms = self.policy.terms(decision.plain)
         return {"assumptions": terms.assumptions, **terms.facts}
 
     def arithmetic(self, decision: Decision, facts: dict[str, Any]) -> list[str]:
-        return list(self.policy.terms(decided_of(decision)).arithmetic)
+        return list(self.policy.terms(decision.plain).arithmetic)
 
     def history_counts(self, rules: Rules) -> bool:
         return rules.policy.options.get("history") != "train"
@@ -127,25 +127,6 @@ class Driver(Learner):
 
     def restore(self, arrays: dict[str, Any]) -> None:
         raise NotImplementedError
-
-
-def decided_of(decision: Decision) -> Decided:
-    """A decision as the plain values that `terms` is given."""
-    choice = decision.choice
-    settings = choice.settings or (choice.intensity, choice.safe.intensity)
-    return Decided(
-        number=decision.round,
-        baseline=decision.baseline_cost,
-        index=choice.reward_index,
-        largest=settings[1],
-        chosen=settings[0],
-        action=decision.action,
-        ready=choice.ready,
-        guarantee=decision.guarantee,
-        limit=decision.limit,
-        reason=decision.fallback_reason,
-        numbers=decision.prediction,
-    )
 
 
 class PolicyLearner(Driver):

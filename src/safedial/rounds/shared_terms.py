@@ -1,37 +1,23 @@
-"""Sentences that certificates share, whatever the learner."""
+"""Sentences that certificates share, from a decision or its rules; `policies.words` has them from plain values."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from safedial.bounds.margin import margin_assumptions, round_risk, tail_factor
 from safedial.model.dial import rounded_down
 from safedial.model.guarantee import GUARANTEES
-from safedial.model.spec import SafetySpec
+from safedial.policies import words
+from safedial.policies.words import REPORTED, noise_assumptions, overrides, sensor_margin
 
 if TYPE_CHECKING:
     from safedial.rounds.decision import Decision
     from safedial.rounds.rules import Rules
 
-SCALED = (
-    "the noise of a dose of intensity z at context x is h(z, x) times the sub-Gaussian noise; h is exact and never "
-    "falls as z grows: {}"
-)
-REPORTED = "every outcome of a non-zero action is reported, in decision order, whatever it was"
+__all__ = ["REPORTED", "noise_assumptions", "overrides", "sensor_margin"]
 
 
 def exact_curves(rules: Rules) -> str:
-    return (
-        "the dose curves are exact, down to the smallest action used: "
-        f"reward {rules.dose.reward.words}, cost {rules.dose.cost.words}"
-    )
-
-
-def overrides(above: str = "") -> str:
-    """What is assumed about the applied action; `above` adds a condition."""
-    words = f"the applied action is at most the advised one{above} and uses nothing about this round's outcome beyond "
-    void = "; a dose of 0 counts as void unless somebody vouches that its reason is unrelated to the outcome"
-    return f"{words}the context{void}"
+    return words.exact_curves(rules.dose)
 
 
 def fixed_assumptions(rules: Rules, own: list[str]) -> list[str]:
@@ -56,34 +42,9 @@ def start_assumptions(decision: Decision, shared: list[str]) -> list[str] | None
     ]
 
 
-def noise_assumptions(spec: SafetySpec) -> list[str]:
-    """What the spec states about the noise beyond its constants: sensors, the margin, the scale."""
-    kind = "of any kind, and" if spec.sensor_dependent else "independent of the outcome's own noise given the past, and"
-    sensor = (
-        f"sensor error is {kind} sub-Gaussian with constants {spec.reward_sensor_noise:g} (reward) and "
-        f"{spec.cost_sensor_noise:g} (cost)"
-    )
-    return [
-        *([sensor] if spec.reward_sensor_noise or spec.cost_sensor_noise else []),
-        *margin_assumptions(spec),
-        *([SCALED.format(spec.noise_scale.to_dict())] if spec.noise_scale else []),
-    ]
-
-
-def sensor_margin(spec: SafetySpec, round: float) -> float:
-    """The allowance for sensor error; 0 unless the threshold is on the measured cost."""
-    return tail_factor(spec, round) * spec.cost_sensor_noise if spec.threshold_on == "measured" else 0.0
-
-
 def risks(decision: Decision) -> dict[str, Any]:
     """The stated risks, and that of this round, of a guarantee from the constants."""
-    spec = decision.rules.spec
-    this_round = round_risk(spec, decision.round)
-    return {
-        "violation_risk": spec.violation_risk,
-        "estimation_risk": spec.estimation_risk,
-        "this_round": this_round,
-    }
+    return words.risks(decision.rules.spec, decision.round)
 
 
 def facts(decision: Decision) -> dict[str, Any]:
@@ -102,38 +63,20 @@ def arithmetic(decision: Decision, facts: dict[str, Any]) -> list[str]:
 
 def room(decision: Decision) -> str:
     """What the threshold leaves for the dose's cost, in words."""
-    threshold, baseline = f"{decision.rules.spec.threshold:g}", decision.baseline_cost
-    return f"({threshold} less the baseline cost {baseline:g})" if baseline else threshold
+    return words.room(decision.rules.spec, decision.baseline_cost)
 
 
 def largest_intensity(decision: Decision, upper: float, allowed: float) -> str:
     """The division of the threshold by a bound on the whole cost per unit of intensity."""
-    if allowed >= 1.0:
-        return f"The largest intensity: 1, since {upper:.4g} is at most {room(decision)}."
-    return f"The largest intensity: {room(decision)} / {upper:.4g} = {rounded_down(allowed)}."
+    return words.largest_intensity(decision.rules.spec, decision.baseline_cost, upper, allowed)
 
 
 def division(decision: Decision, facts: dict[str, Any]) -> list[str]:
     """How the bound and the margins gave the largest safe intensity, and what share of it is given."""
-    spec, upper = decision.rules.spec, facts["cost_upper"]
-    margin, sensor = facts["noise_margin"], facts["sensor_margin"]
-    left, safe = room(decision), rounded_down(facts["safe_intensity"])
-    if sensor and spec.sensor_dependent:
-        line = f"The largest intensity: ({left} - {sensor:.4g}) / ({upper:.4g} + {margin:.4g}), at most 1: {safe}."
-    elif sensor:
-        both = f"sqrt(({margin:.4g} z)^2 + {sensor:.4g}^2)"
-        line = f"The largest intensity z <= 1 with {upper:.4g} z + {both} <= {left}: {safe}."
-    elif spec.noise_scale:
-        line = f"The largest intensity z <= 1 with {upper:.4g} z + {margin:.4g} h(z, x) <= {left}: {safe}."
-    elif facts["safe_intensity"] >= 1.0:
-        line = f"The largest intensity: 1, since {upper:.4g} + noise margin {margin:.4g} is at most {left}."
-    else:
-        line = f"The largest intensity: {left} / ({upper:.4g} + noise margin {margin:.4g}) = {safe}."
-    return [line, *part_given(decision, facts)]
+    margins = {"margin": facts["noise_margin"], "sensor": facts["sensor_margin"]}
+    return words.division(decision.rules.spec, decision.plain, upper=facts["cost_upper"], **margins)
 
 
 def part_given(decision: Decision, facts: dict[str, Any]) -> list[str]:
     """What share of the largest safe intensity a probe or an exploring round gets."""
-    if facts["limit"] not in ("probe", "exploration"):
-        return []
-    return [f"This decision gives {decision.choice.intensity / decision.choice.safe.intensity:.4g} of it."]
+    return words.part_given(decision.plain)

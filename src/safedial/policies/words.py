@@ -1,0 +1,113 @@
+"""Sentences that certificates share, whatever the policy: what a guarantee says and rests on, and the arithmetic of the
+largest setting.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from safedial.bounds.margin import margin_assumptions, round_risk, tail_factor
+from safedial.model.dial import rounded_down
+from safedial.model.dose import Dose
+from safedial.model.guarantee import GUARANTEES
+from safedial.model.spec import SafetySpec
+from safedial.policies.family import Decided
+
+SCALED = (
+    "the noise of a dose of intensity z at context x is h(z, x) times the sub-Gaussian noise; h is exact and never "
+    "falls as z grows: {}"
+)
+REPORTED = "every outcome of a non-zero action is reported, in decision order, whatever it was"
+
+
+def event(spec: SafetySpec) -> str:
+    """What a guarantee limits the chance of: "cost > 0.5"."""
+    cost = f"{spec.threshold_on} cost" if spec.cost_sensor_noise else "cost"
+    return f"{cost} > {spec.threshold:g}"
+
+
+def statement(guarantee: str, spec: SafetySpec) -> str:
+    """A policy's guarantee under a spec in one sentence; one from constants is what the spec states."""
+    given = GUARANTEES[guarantee]
+    given = GUARANTEES[spec.guarantee] if given.from_constants else given
+    return given.statement.format(event=event(spec), threshold=spec.threshold, risk=spec.guaranteed_risk)
+
+
+def exact_curves(dose: Dose) -> str:
+    return (
+        "the dose curves are exact, down to the smallest action used: "
+        f"reward {dose.reward.words}, cost {dose.cost.words}"
+    )
+
+
+def overrides(above: str = "") -> str:
+    """What is assumed about the applied action; `above` adds a condition."""
+    words = f"the applied action is at most the advised one{above} and uses nothing about this round's outcome beyond "
+    void = "; a dose of 0 counts as void unless somebody vouches that its reason is unrelated to the outcome"
+    return f"{words}the context{void}"
+
+
+def noise_assumptions(spec: SafetySpec) -> list[str]:
+    """What the spec states about the noise beyond its constants: sensors, the margin, the scale."""
+    kind = "of any kind, and" if spec.sensor_dependent else "independent of the outcome's own noise given the past, and"
+    sensor = (
+        f"sensor error is {kind} sub-Gaussian with constants {spec.reward_sensor_noise:g} (reward) and "
+        f"{spec.cost_sensor_noise:g} (cost)"
+    )
+    return [
+        *([sensor] if spec.reward_sensor_noise or spec.cost_sensor_noise else []),
+        *margin_assumptions(spec),
+        *([SCALED.format(spec.noise_scale.to_dict())] if spec.noise_scale else []),
+    ]
+
+
+def sensor_margin(spec: SafetySpec, round: float) -> float:
+    """The allowance for sensor error; 0 unless the threshold is on the measured cost."""
+    return tail_factor(spec, round) * spec.cost_sensor_noise if spec.threshold_on == "measured" else 0.0
+
+
+def risks(spec: SafetySpec, round: float) -> dict[str, Any]:
+    """The stated risks, and that of this round, of a guarantee from the constants."""
+    return {
+        "violation_risk": spec.violation_risk,
+        "estimation_risk": spec.estimation_risk,
+        "this_round": round_risk(spec, round),
+    }
+
+
+def room(spec: SafetySpec, baseline: float) -> str:
+    """What the threshold leaves for the dose's cost, in words."""
+    threshold = f"{spec.threshold:g}"
+    return f"({threshold} less the baseline cost {baseline:g})" if baseline else threshold
+
+
+def largest_intensity(spec: SafetySpec, baseline: float, upper: float, allowed: float) -> str:
+    """The division of the threshold by a bound on the whole cost per unit of intensity."""
+    left = room(spec, baseline)
+    if allowed >= 1.0:
+        return f"The largest intensity: 1, since {upper:.4g} is at most {left}."
+    return f"The largest intensity: {left} / {upper:.4g} = {rounded_down(allowed)}."
+
+
+def division(spec: SafetySpec, decided: Decided, *, upper: float, margin: float, sensor: float) -> list[str]:
+    """How the bound and the margins gave the largest safe intensity, and what share of it is given."""
+    left, safe = room(spec, decided.baseline), rounded_down(decided.largest)
+    if sensor and spec.sensor_dependent:
+        line = f"The largest intensity: ({left} - {sensor:.4g}) / ({upper:.4g} + {margin:.4g}), at most 1: {safe}."
+    elif sensor:
+        both = f"sqrt(({margin:.4g} z)^2 + {sensor:.4g}^2)"
+        line = f"The largest intensity z <= 1 with {upper:.4g} z + {both} <= {left}: {safe}."
+    elif spec.noise_scale:
+        line = f"The largest intensity z <= 1 with {upper:.4g} z + {margin:.4g} h(z, x) <= {left}: {safe}."
+    elif decided.largest >= 1.0:
+        line = f"The largest intensity: 1, since {upper:.4g} + noise margin {margin:.4g} is at most {left}."
+    else:
+        line = f"The largest intensity: {left} / ({upper:.4g} + noise margin {margin:.4g}) = {safe}."
+    return [line, *part_given(decided)]
+
+
+def part_given(decided: Decided) -> list[str]:
+    """What share of the largest safe intensity a probe or an exploring round gets."""
+    if decided.limit not in ("probe", "exploration"):
+        return []
+    return [f"This decision gives {decided.chosen / decided.largest:.4g} of it."]
