@@ -119,6 +119,49 @@ def p_values(old: Array, old_groups: Any, new: Array, new_groups: Any) -> Array:
     return np.where(known, (1.0 + above) / (1.0 + total), np.nan).reshape(new.shape)
 
 
+def chances(low: Array, up: Array, group: Any, member: Any, *, first: int = 0) -> Array:
+    """The p-values of the rounds from `first` on, (lanes, n − first), each among the earlier rounds of its group.
+
+    Rounds have two numbers, (lanes, n): `up`, by which they are ranked, and `low`, among which later ones are ranked:
+
+        p_t = (1 + #{i < t : same group, low_i ≤ up_t}) / (1 + #{i < t : same group})
+
+    If all are members of an exchangeable sequence and low = up, it is uniform or larger, and independent of the earlier
+    ones. A lower `low` or a higher `up` only raises it, so an unknown round has −∞ and ∞. A round that is no member
+    counts nowhere, and its own p-value is NaN.
+
+    >>> low = np.array([[3.0, 1.0, 2.0]])
+    >>> chances(low, low, np.zeros((1, 3)), np.ones((1, 3), dtype=bool)).tolist()
+    [[1.0, 0.5, 0.6666666666666666]]
+    """
+    lanes, count = low.shape
+    # Those before `first`, by one sort: each round from `first` on is put, by `up`, behind the lower ones of its group.
+    values = np.concatenate([low[:, :first], up[:, first:]], axis=1)
+    order = np.lexsort((values, group), axis=-1)
+    places = np.empty_like(order)
+    np.put_along_axis(places, order, np.arange(count)[None, :], axis=1)
+    counted = np.take_along_axis(member & (np.arange(count) < first), order, axis=1)
+    groups = np.take_along_axis(group, order, axis=1)
+    change = groups[:, 1:] != groups[:, :-1]
+    edge = np.ones((lanes, 1), dtype=bool)
+    seen = np.cumsum(counted, axis=1)
+    starts = np.where(np.concatenate([edge, change], axis=1), seen - counted, 0)
+    ends = np.where(np.concatenate([change, edge], axis=1), seen, count)
+    before = np.maximum.accumulate(starts, axis=1)
+    after = np.minimum.accumulate(ends[:, ::-1], axis=1)[:, ::-1]
+    mine = places[:, first:]
+    above, total = (np.take_along_axis(each - before, mine, axis=1) for each in (seen, after))
+    # Those from `first` on are compared with each other.
+    step = max(1, TABLE // ((count - first) ** 2 + 1))
+    for lane in range(0, lanes, step):
+        part = slice(lane, lane + step), slice(first, None)
+        beside = (group[part][:, :, None] == group[part][:, None, :]) & member[part][:, None, :]
+        beside &= np.tri(count - first, k=-1, dtype=bool)
+        above[lane : lane + step] += (beside & (low[part][:, None, :] <= up[part][:, :, None])).sum(axis=-1)
+        total[lane : lane + step] += beside.sum(axis=-1)
+    return np.where(member[:, first:], (1.0 + above) / (1.0 + total), np.nan)
+
+
 def conforming_bound(residual: Array, slope: Array, top: int) -> float:
     """The largest v with #{i : residual_i ≥ slope_i·v} ≥ top; +∞ if it has no bound, or none conforms, or top is 0.
 
