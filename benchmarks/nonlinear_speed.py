@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 
 from safedial.errors import import_extra, require
+from safedial.model.dose import as_dose
 from safedial.paper.synthetic import synthetic_spec
 from safedial.policies import nonlinear_hp_ucb
 from safedial.policies.classes import finite, kernel
+from safedial.policies.family import KNOWN, Asked, Task, Told
 from safedial.simulation.nonlinear_worlds import NonlinearWorld, waves
 from safedial.simulation.run import simulate
 
@@ -57,14 +59,17 @@ class _Kernel:
     """Non-linear HP-UCB over the kernel class, one round at a time."""
 
     def __init__(self, most: int) -> None:
-        self.spec, self.policy = synthetic_spec(), nonlinear_hp_ucb(cost_class=kernel(max_points=most))
-        self.state, self.number = self.policy.init(2, ridge=1.0), 0
+        policy = nonlinear_hp_ucb(cost_class=kernel(max_points=most))
+        self.policy = policy.on(Task(dim=2, spec=synthetic_spec(), dose=as_dose(None)))
+        self.state, self.number = self.policy.init(), 0
 
     def round(self, context: Any, outcome: Any) -> None:
+        asked = Asked(context, float(np.linalg.norm(context)), float(self.number + 1))
+        bound = self.policy.bound(self.state, asked)
+        self.policy.open(self.state, asked, bound, self.policy.choose(bound, asked))
+        told = Told(KNOWN, outcome[0], outcome[1], 1.0, outcome[1], 0.0, 1.0, 1.0, context)
+        self.policy.tell(self.state, self.number, told)
         self.number += 1
-        seen = self.policy.predict(self.state, context)
-        self.policy.decide(seen, self.spec, round=float(self.number), coin=0.5)
-        self.state = self.policy.update(self.state, seen, outcome[0], outcome[1], np.float64(1.0))
 
 
 def _process(module: Any) -> Any:

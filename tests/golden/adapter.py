@@ -314,7 +314,7 @@ def _numbers(decision):
     if name == "hp_student":
         return _estimate(seen) | _student_numbers(seen)
     if name.startswith("nonlinear"):
-        return {"reward bound": float(bounds.reward_upper), "rounds": seen.informative_rounds}
+        return {"reward bound": float(bounds.reward_upper), "rounds": seen["informative_rounds"]}
     margin = noise_margin(decision.rules.spec, decision.round, bounds.noise)
     told = {"radius": float(bounds.cost_radius), "margin": float(margin)} | _estimate(seen)
     if float(bounds.reward_radius) != float(bounds.cost_radius):
@@ -365,8 +365,9 @@ def totals(case, *, engine="numpy"):
         for place in np.flatnonzero(np.ravel(policy.alarmed(now.estimate))):
             alarms.setdefault(int(place), now.number)
 
+    watched = getattr(policy, "alarmed", None) is not None
     if engine == "numpy":
-        given = {"record": record} | ({} if policy.alarmed is None else {"observe": observe})
+        given = {"record": record} | ({"observe": observe} if watched else {})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         run = simulate(
@@ -396,7 +397,7 @@ def totals(case, *, engine="numpy"):
     }
     if engine == "numpy":
         told["mean action"] = sum(size) / run.rounds
-    if policy.alarmed is not None:
+    if watched:
         count = run.violations.size
         told["alarm"] = [alarms.get(place, 0) for place in range(count)]
     return {name: np.asarray(value).tolist() for name, value in told.items()}

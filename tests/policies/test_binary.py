@@ -144,7 +144,7 @@ def test_a_label_other_than_0_or_1_is_refused_and_changes_nothing(label):
     state = class_.init(2)
     with pytest.raises(InvalidInput, match="must be 0 or 1"):
         class_.update(state, class_.look(state, np.ones(2)), Outcomes((np.float64(label),), 1.0, np.float64(0.5)))
-    assert state.count == 0
+    assert state.rounds.count == 0
 
 
 def test_a_round_without_a_dose_teaches_nothing():

@@ -1,12 +1,16 @@
 """Algorithm 2: the linear case is the linear policy, certified classes keep the guarantee, heuristics have none."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.stats import binomtest
 
 from safedial import Agent, InvalidInput, make_policy
+from safedial.model.dose import as_dose
 from safedial.policies import nonlinear_hp_probe, nonlinear_hp_ucb
-from safedial.policies.classes import binary, features, finite, kernel, linear
+from safedial.policies.classes import FunctionClass, Interval, binary, features, finite, kernel, linear
+from safedial.policies.family import Asked, Task
 from safedial.simulation.linear_world import LinearWorld
 from safedial.simulation.nonlinear_worlds import NonlinearWorld, waves
 from safedial.simulation.results import guarantee_holds, summary
@@ -29,6 +33,18 @@ def test_the_linear_class_through_this_path_is_the_linear_policy(plain, options,
     theirs = simulate(make_policy(plain, **options), world, spec, rounds=400, seeds=3)
     for name in ("reward", "regret", "violations", "informative_rounds", "regret_curve"):
         np.testing.assert_allclose(getattr(mine, name), getattr(theirs, name), rtol=0, atol=1e-9)
+
+
+class Mine(kernel):
+    """A class of one's own, about which nothing is proved."""
+
+    name, label = "mine", "heuristic"
+
+
+def first_bound(policy, spec, context, baseline=0.0):
+    """The bound of one lane before any round."""
+    made = policy.on(Task(dim=2, spec=spec, dose=as_dose(None)))
+    return made.bound(made.init((1, 1)), Asked(context, np.linalg.norm(context, axis=-1), 1.0, baseline))
 
 
 OWN = {
@@ -58,8 +74,7 @@ def test_the_first_action_is_algorithm_2s():
     context = np.array([[[0.1, 0.2]]])
     for clip, bound in ((False, 1.0), (True, 0.2)):
         policy = nonlinear_hp_ucb(cost_class=class_, clip=clip)
-        seen = policy.predict(policy.init(2, ridge=1.0, batch=(1, 1)), context)
-        intensity = policy.decide(seen, spec, round=1, coin=0.5).safe.intensity
+        intensity = first_bound(policy, spec, context).largest
         assert intensity == pytest.approx(0.5 / (bound + np.sqrt(2 * np.log(100))), rel=1e-2)
 
 
@@ -68,13 +83,13 @@ def test_reward_and_cost_may_have_classes_of_their_own():
     run = simulate(policy, NonlinearWorld(kind="kernel", dim=2), make_spec(), rounds=30, seeds=2)
     assert run.informative_rounds.min() == 30
     assert policy.guarantee == "certified"
-    heuristic = kernel()._replace(name="mine", label="heuristic")
+    heuristic = Mine()
     assert nonlinear_hp_ucb(cost_class=kernel(), reward_class=heuristic).guarantee == "certified"
     assert nonlinear_hp_ucb(cost_class=heuristic, reward_class=kernel()).guarantee == "heuristic"
 
 
 def test_a_heuristic_class_reports_its_rate_and_never_says_certified():
-    policy = nonlinear_hp_probe(cost_class=kernel()._replace(name="mine", label="heuristic"))
+    policy = nonlinear_hp_probe(cost_class=Mine())
     run = simulate(policy, NonlinearWorld(kind="dose-toxicity", dim=2), make_spec(), rounds=12, seeds=1)
     report = summary(run)
     assert report["guaranteed_risk"] is None
@@ -128,8 +143,7 @@ def test_a_guarantee_is_stated_only_where_the_truth_lies_in_the_class():
 
 def test_without_a_bound_the_first_action_takes_the_norms():
     policy = nonlinear_hp_ucb(cost_class=kernel(bound=None, norm=2.0), clip=False)
-    outlook = policy.predict(policy.init(2, ridge=1.0), np.zeros(2))
-    assert policy.decide(outlook, make_spec(), round=1.0, coin=0.5).bounds.cost_upper == 2.0
+    assert first_bound(policy, make_spec(), np.zeros((1, 1, 2))).numbers["cost_upper"] == 2.0
 
 
 @pytest.mark.parametrize("size", [0.1, 10.0])
@@ -157,9 +171,8 @@ def test_without_a_feature_map_the_first_bound_is_the_papers():
 
 def test_a_baseline_cost_beside_a_cost_of_0_or_1_is_refused():
     policy = nonlinear_hp_ucb(cost_class=binary())
-    outlook = policy.predict(policy.init(2, ridge=1.0), np.zeros(2))
     with pytest.raises(InvalidInput, match="baseline_cost"):
-        policy.decide(outlook, make_spec(), round=1.0, coin=0.5, baseline_cost=0.1)
+        first_bound(policy, make_spec(), np.zeros((1, 1, 2)), baseline=0.1)
 
 
 def test_the_clairvoyant_of_a_logistic_world_violates_at_the_stated_risk():
@@ -191,3 +204,45 @@ def test_the_clairvoyant_of_a_logistic_world_violates_at_the_stated_risk():
 def test_a_policy_in_a_world_it_cannot_live_in_is_refused(policy, world, changes, rule):
     with pytest.raises(InvalidInput, match=rule):
         simulate(policy, world, make_spec(**changes), rounds=5, seeds=1)
+
+
+def test_a_class_of_ones_own_that_lacks_methods_is_refused_by_their_names():
+    class Half(FunctionClass):
+        name, init, update = "half", kernel.init, kernel.update
+
+    for argument in ("cost_class", "reward_class"):
+        with pytest.raises(InvalidInput, match=f"{argument} = 'half': lacks look, bounds; define them"):
+            nonlinear_hp_ucb(**{argument: Half()})
+    with pytest.raises(InvalidInput, match="cost_class = 3: must be a function class"):
+        nonlinear_hp_ucb(cost_class=3)
+
+
+def test_a_class_of_ones_own_needs_only_four_methods():
+    """Without a ceiling or a first bound of its own, what it finds is the bound."""
+
+    class Mean(FunctionClass):
+        name = "mean"
+        assumptions = ("the mean cost is the same in every context",)
+
+        def init(self, dim, *, ridge=None, batch=(), targets=2):
+            return np.zeros((3, *batch))
+
+        def look(self, state, context):
+            return SimpleNamespace(informative_rounds=state[2], sums=state)
+
+        def bounds(self, view, target, *, noise, spec):
+            mean = view.sums[target] / np.maximum(view.informative_rounds, 1.0)
+            return Interval(mean, mean - 1.0, mean + 1.0, np.zeros(mean.shape, dtype=bool))
+
+        def update(self, state, view, outcomes):
+            reward, cost = outcomes.targets
+            return state + outcomes.weight * np.array(np.broadcast_arrays(reward, cost, np.ones(state.shape[1:])))
+
+    policy = nonlinear_hp_probe(cost_class=Mean())
+    run = simulate(policy, LinearWorld(dim=2), make_spec(), rounds=30, seeds=3)
+    assert run.informative_rounds.min() == 30
+    assert guarantee_holds(policy, LinearWorld(dim=2), make_spec()) is False
+    assert not Mean().holds_linear(make_spec())
+    assert policy.options["cost_class"].describe() == {"name": "mean", "label": "heuristic"}
+    agent = Agent(2, make_spec(), policy=nonlinear_hp_ucb(cost_class=Mean(), clip=False))
+    assert agent.decide([0.1, 0.2]).guarantee == "none"

@@ -10,6 +10,7 @@ import pytest
 
 import safedial
 from safedial.errors import InvalidInput
+from safedial.policies.family import Family
 from safedial.simulation.linear_world import LinearWorld
 from safedial.simulation.sweeps import parse_grid, run_sweep, sweep_rows
 from tests.policies.own_mean import Mean
@@ -108,3 +109,15 @@ def test_jax_refuses_a_state_that_changes_in_place() -> None:
 def test_an_option_outside_its_rule_is_refused_by_name() -> None:
     with pytest.raises(InvalidInput, match=r"first = 3: must lie in \(0, 1\]"):
         Mean(first=3)
+
+
+def test_a_class_that_lacks_methods_is_refused_by_their_names() -> None:
+    class Empty(Family):
+        name = "empty"
+
+    for use in (
+        lambda: safedial.Agent(3, SPEC, policy=Empty()),
+        lambda: safedial.simulate(Empty(), "linear", SPEC, rounds=2, seeds=1),
+    ):
+        with pytest.raises(InvalidInput, match="policy = 'empty': lacks init, bound, tell; define it as"):
+            use()

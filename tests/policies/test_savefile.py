@@ -43,13 +43,15 @@ def test_what_is_loaded_goes_on_as_what_was_saved(class_, tmp_path):
         outcomes = (outcomes > 0).astype(float)
     state = learned(class_, contexts[:12], outcomes, weights)
     save_state(tmp_path / "state", class_, state)
-    twin = load_state(tmp_path / "state", class_)
+    twin = load_state(tmp_path / "state", class_, class_.init(2, ridge=1.0, targets=2))
     for index in range(12, 24):
-        ranges = []
+        ranges, after = [], []
         for each in (state, twin):
             view = class_.look(each, contexts[index])
             ranges.append(class_.bounds(view, 0, noise=0.3, spec=make_spec()))
-            class_.update(each, view, Outcomes(tuple(outcomes[:, index]), weights[index], np.float64(0.5)))
+            place = Outcomes(tuple(outcomes[:, index]), weights[index], np.float64(0.5))
+            after.append(class_.update(each, view, place))
+        state, twin = after
         assert all(np.array_equal(here, there) for here, there in zip(*ranges, strict=True))
 
 
@@ -76,7 +78,7 @@ def test_a_file_of_another_class_or_another_kernel_is_refused(tmp_path):
     save_state(tmp_path / "state", class_, learned(class_, *rounds_of(count=3)))
     for other in (MADE["linear"], kernel("rbf:0.6")):
         with pytest.raises(InvalidInput, match="differs"):
-            load_state(tmp_path / "state", other)
+            load_state(tmp_path / "state", other, other.init(2, ridge=1.0))
     (tmp_path / "state").write_bytes((tmp_path / "state").read_bytes()[:-5])
     with pytest.raises(InvalidInput, match="truncated"):
-        load_state(tmp_path / "state", class_)
+        load_state(tmp_path / "state", class_, class_.init(2, ridge=1.0))

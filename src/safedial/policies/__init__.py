@@ -16,14 +16,14 @@ from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec, dose_free_learning
 from safedial.policies.baselines import clairvoyant, epsilon_greedy, fixed, hp_bayes, on_expectation, thompson
 from safedial.policies.conformal import hp_conformal
-from safedial.policies.family import Family
+from safedial.policies.family import Family, missing_methods
 from safedial.policies.linear import hp_probe, hp_ucb
 from safedial.policies.nonlinear import nonlinear_hp_probe, nonlinear_hp_ucb
 from safedial.policies.policy import Policy
 from safedial.policies.shield import hp_shield
 from safedial.policies.student import hp_student
 
-POLICIES: dict[str, Callable[..., Policy]] = {
+POLICIES: dict[str, Callable[..., Any]] = {
     "hp_ucb": hp_ucb,
     "hp_probe": hp_probe,
     "hp_conformal": hp_conformal,
@@ -39,7 +39,7 @@ POLICIES: dict[str, Callable[..., Policy]] = {
 }
 """The policies that need no options."""
 
-FACTORIES: dict[str, Callable[..., Policy]] = {**POLICIES, "hp_shield": hp_shield}
+FACTORIES: dict[str, Callable[..., Any]] = {**POLICIES, "hp_shield": hp_shield}
 """All policies, by name: also those that somebody must configure."""
 
 
@@ -100,6 +100,9 @@ def as_policy(policy: str | Policy) -> Policy:
     made = _default(policy) if isinstance(policy, str) else policy
     way_out = "call it, which makes a policy" if callable(policy) else ", ".join(POLICIES)
     require(isinstance(made, (Policy, Family)), "policy", policy, "must be a policy or the name of one", way_out)
+    missing = missing_methods(made) if isinstance(made, Family) else []
+    words = f"lacks {', '.join(missing)}"
+    require(not missing, "policy", made.name or type(made).__name__, words, "define it as policies.family says")
     return made
 
 

@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from safedial.bounds.rounding import rounded_spec
 from safedial.errors import require
 from safedial.model.dial import Dial, Features
 from safedial.model.dose import Dose
-from safedial.model.namespace import namespace, where
+from safedial.model.namespace import Array, namespace, where
 from safedial.model.spec import SafetySpec
 
 OPEN, KNOWN, LEFT_OUT, LOST, THROTTLED = range(5)
@@ -217,7 +217,7 @@ class Family:
         zero_tells: the outcome of a round that was given nothing tells something.
         knows_truth: it is given the true means (a clairvoyant, for comparison only).
         randomised: the choice depends on the coin.
-        zero_one: costs are 0 or 1, and `Told.cost` is C itself.
+        zero_one: costs are 0 or 1, and it learns C itself (`Told.measured`).
         takes_proposal: a question may come with a proposed setting.
         uncompiled: why engine 'jax' cannot play it; "" if it can.
         stop_rules: the rules that its own evidence may stop an agent by, keys of `LIMITS`.
@@ -293,7 +293,7 @@ class Family:
         """Its options by name: with `name`, they make it again."""
         return {each.name: getattr(self, each.name) for each in fields(self) if each.init}
 
-    def on(self, task: Task, **options: Any) -> Any:
+    def on(self, task: Task, **options: Any) -> Self:
         """This policy for a task, with these options set. It refuses a task for which it has no proof."""
         made = replace(self, **options)
         object.__setattr__(made, "task", task)
@@ -310,7 +310,7 @@ class Family:
         """What may be given. Changes nothing."""
         raise NotImplementedError
 
-    def choose(self, bound: Bound, asked: Asked) -> Any:
+    def choose(self, bound: Bound, asked: Asked) -> Array | float:
         """What is given, at most `bound.largest`."""
         return where(bound.index >= 0.0, bound.largest, 0.0 * bound.largest)
 
@@ -339,6 +339,16 @@ class Family:
         return not changed
 
 
+REQUIRED = ("init", "bound")
+"""The methods without a default; a policy that learns needs `tell` too."""
+
+
+def missing_methods(policy: Family) -> list[str]:
+    """The methods that a user's own class lacks."""
+    kind, needed = type(policy), (*REQUIRED, *(("tell",) if policy.learns else ()))
+    return [name for name in needed if getattr(kind, name) is getattr(Family, name)]
+
+
 # --- What several families share
 
 
@@ -351,6 +361,11 @@ def is_share(value: Any) -> bool:
     """Whether this is a number in [0, 1]."""
     plain = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     return bool(plain and 0.0 <= value <= 1.0)
+
+
+def probe_share(probe: Any, number: Any) -> Any:
+    """m_t: 1/√t, or the stated constant."""
+    return number**-0.5 if isinstance(probe, str) else float(probe)
 
 
 def probed(bound: Bound, share: Any, least: Any = None) -> Any:

@@ -44,6 +44,11 @@ class Table:
         self.count += 1
         return self.count - 1
 
+    def extend(self, rows: int) -> None:
+        """So many rows more."""
+        self.reserve(self.count + rows)
+        self.count += rows
+
     def rows(self, name: str) -> Any:
         """A column's rows so far, (*lanes, count, ...)."""
         return getattr(self, name)[self._rows(self.count)]

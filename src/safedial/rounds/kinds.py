@@ -18,7 +18,6 @@ from safedial.model.spec import SafetySpec
 from safedial.policies import FACTORIES, Family, Policy, make_policy
 from safedial.policies.family import BY_RULE
 from safedial.rounds.conformal_learner import ConformalLearner
-from safedial.rounds.function_class_learner import ClassLearner
 from safedial.rounds.learner import Learner
 from safedial.rounds.linear_learner import LinearLearner, make_radius_state
 from safedial.rounds.policy_learner import Driver
@@ -54,8 +53,6 @@ def kind_of(policy: Policy, spec: SafetySpec | None = None) -> type[Learner]:
 def _kind_of(policy: Policy) -> type[Learner]:
     if policy.learner is not None:
         return policy.learner
-    if "cost_class" in policy.options:
-        return ClassLearner
     found = EitherLearner if policy.options.get("either") else NAMED.get(policy.name, LinearLearner)
     own = not policy.is_linear if found is LinearLearner else set(policy.own_parts) - {"decide"}
     words, out = "has its own learner, which runs only in simulations", "simulate it, or give the policy a `learner`"
@@ -71,8 +68,6 @@ def make_learner(rules: Rules) -> Learner:
         return kind(rules)
     if issubclass(kind, SeveralLearner):
         return kind(rules, {name: make_learner(part) for name, part in rules.parts.items()})
-    if kind is ClassLearner:
-        return ClassLearner(policy, dim, ridge)
     if kind is LinearLearner:
         spec = rounded_spec(rules.spec)
         return LinearLearner(dim, ridge, make_radius_state(policy, dim, spec), coefficient_bound=spec.coefficient_bound)

@@ -147,9 +147,11 @@ class PolicyLearner(Driver):
         self.policy.begin(self._state)
 
     def ask(self, asked: Question, *, preview: bool = False) -> Ask:
-        """A question with the state that answers it: a preview's is a copy, with what the next decision begins with."""
+        """A question with the state that answers it: a preview's is a copy, with what the next decision begins with,
+        where a decision begins with something.
+        """
         state = self._state
-        if preview:
+        if preview and type(self.policy).begin is not Family.begin:
             state = copy.deepcopy(state)
             self.policy.begin(state)
         return Ask(Asked(asked.vector, asked.norm, 0, proposal=asked.proposal), state)

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.bounds.choice import Choice, check_intensities
-from safedial.bounds.estimate import Prediction
 from safedial.bounds.radii import Tight
 from safedial.errors import require
 from safedial.model.dose import Dose
@@ -42,14 +41,17 @@ from safedial.simulation.world import NOISY, Array, Draws, Exposure, Outcome, Wo
 
 
 class Round(NamedTuple):
-    """What an `observe` callback sees, before the round's update."""
+    """What an `observe` callback sees, before the round's update. `prediction` is (asked, bound), and `estimate` the
+    state, of a policy with a state of its own (`policies.family`).
+    """
 
     number: int
     context: Array
     estimate: Any
-    prediction: Prediction
+    prediction: Any
     choice: Choice
     truth: Any
+    policy: Any
 
 
 class Played(NamedTuple):
@@ -157,7 +159,8 @@ class Batch:
                 check_choice(self.policy, choice, shape[1:])
                 check_intensities(self.policy.name, np.min(choice.intensity), np.max(choice.intensity))
             if self.setting.observe:
-                self.setting.observe(Round(number, now.context, self.state, prediction, choice, self.truth))
+                seen = (number, now.context, self.state, prediction, choice, self.truth, self.policy)
+                self.setting.observe(Round(*seen))
             chosen[index] = choice.intensity
             self.state, step = self.rule.learn(self.state, now, prediction, choice, coin)
             for whole, part in zip(told, step, strict=True):

@@ -18,7 +18,7 @@ from safedial.model.costs import split_spec
 from safedial.model.dose import Dose, DoseCurve
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import NAMES, SWEPT, SafetySpec, one_row
-from safedial.policies import Policy, guaranteed_risk, shown_spec
+from safedial.policies import Family, Policy, guaranteed_risk, shown_spec
 from safedial.policies.classes import FunctionClass
 from safedial.rounds.log_file import Log
 from safedial.rounds.rules import shortest_dose, write_parts
@@ -131,23 +131,14 @@ def _realizable(class_: FunctionClass | None, world: Known, spec: SafetySpec) ->
         wide = bool(np.all(class_.options["norm"] >= np.asarray(spec.coefficient_bound)))  # the norm of μ*
         return class_.options["odds"] == world.odds and wide
     if class_ is None or world.mean == "linear":
-        return world.mean == "linear" and (class_ is None or _holds_linear(class_, spec))
+        return world.mean == "linear" and (class_ is None or class_.holds_linear(spec))
     if isinstance(world, NonlinearWorld) and world.kind == class_.name == "kernel":
         bound = class_.options["bound"]
         wide = class_.options["norm"] >= world.norm and (bound is None or bound >= 1.0)
-        return class_.options["kernel"] == world.kernel and wide
+        return str(class_.options["kernel"]) == world.kernel and wide
     if isinstance(world, NonlinearWorld) and world.kind == class_.name == "finite":
         return getattr(class_.options["functions"], "__name__", "") == waves(world.dim, world.functions).__name__
     return False
-
-
-def _holds_linear(class_: FunctionClass, spec: SafetySpec) -> bool:
-    """Whether every ⟨x, μ⟩ with ‖μ‖ ≤ S lies in the class."""
-    options, size = class_.options, spec.coefficient_bound
-    same = class_.name in ("linear", "features") and options.get("transform") is None
-    same = same or (class_.name == "kernel" and options["kernel"] == "polynomial:1,0" and options["norm"] >= size)
-    bound = options.get("bound")
-    return same and (bound is None or bound >= size * spec.context_bound)
 
 
 def margin_holds(spec: SafetySpec, world: World) -> bool:
@@ -258,7 +249,7 @@ def _proved(simulation: Simulation) -> bool:
 
 
 def simulated_log(
-    policy: str | Policy,
+    policy: str | Policy | Family,
     world: World,
     spec: SafetySpec,
     *,
@@ -297,7 +288,7 @@ def _joined(chunks: list[Played]) -> Played:
 
 
 def logged_simulation(
-    policy: str | Policy,
+    policy: str | Policy | Family,
     world: World,
     spec: SafetySpec,
     *,

@@ -262,7 +262,7 @@ class FamilyRule(Rule):
         action = shown[0] if choice.settings is not None else self.dose.cost.action(shown[1])
         policy.open(state, asked, found, shown[0])
         told = Told(
-            fate, reward, measured if policy.zero_one else cost, weight, measured, self.world.baseline_cost, action,
+            fate, reward, cost, weight, measured, self.world.baseline_cost, action,
             shown[1], now.context, asked.norm, None, shown[2],
         )  # fmt: skip
         policy.tell(state, int(asked.number) - 1, told)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-def find_policy(given: str | Mapping[str, Any] | Policy) -> Policy:
+def find_policy(given: Any) -> Policy:
     """A policy, given itself, by its name, or by a mapping with its name and options; your own is "module:factory".
 
     >>> find_policy("hp_ucb").label, find_policy({"name": "hp_ucb", "radius": "paper"}).options["radius"]
@@ -195,7 +195,7 @@ class Simulation:
 
 
 def simulate(
-    policy: str | Mapping[str, Any] | Policy,
+    policy: str | Mapping[str, Any] | Policy | Family,
     world: str | Mapping[str, Any] | World,
     spec: SafetySpec,
     *,

@@ -64,6 +64,8 @@ slowly: at δ = .01, a hundred rounds bring one event.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,6 +74,7 @@ from safedial.errors import require
 from safedial.model.namespace import Array
 from safedial.model.spec import SafetySpec
 from safedial.policies.classes.function_class import FunctionClass, Interval, Outcomes, check_bound
+from safedial.policies.table import Table
 
 PRIOR = 1.5
 SHRINKS = (PRIOR - 1.0) * np.exp(-np.linspace(0.0, 14.0, 57))
@@ -226,52 +229,24 @@ class View(NamedTuple):
     rounds: Rounds | None
 
 
-class Trials:
-    """The rounds so far, (n, ..., d) and (n, ...), and the latest fit."""
+class Trials(NamedTuple):
+    """The rounds so far, the latest fit, how many rounds it is of, and how many the next one will be of."""
 
-    __slots__ = (
-        "batch",
-        "contexts",
-        "count",
-        "fitted",
-        "informative_rounds",
-        "labels",
-        "next_fit",
-        "offsets",
-        "used",
-        "weights",
-    )
+    rounds: Table
+    fitted: Fit
+    used: int
+    next_fit: int
+    informative_rounds: Array
 
-    def __init__(self, dim: int, batch: tuple[int, ...], fitted: Fit) -> None:
-        self.batch, self.fitted, self.count, self.next_fit = batch, fitted, 0, 1
-        self.contexts = np.empty((0, *batch, dim))
-        self.offsets, self.labels, self.weights = (np.empty((0, *batch)) for _ in range(3))
-        self.informative_rounds = np.zeros(batch)
-        self.used: Rounds | None = None
-
-    def append(self, context: Array, offset: Array, label: Array, weight: Array) -> None:
-        if self.count == len(self.offsets):
-            more = max(64, self.count)
-            for name in ("contexts", "offsets", "labels", "weights"):
-                held = getattr(self, name)
-                setattr(self, name, np.concatenate([held, np.zeros((more, *held.shape[1:]))]))
-        for held, value in zip(
-            (self.contexts, self.offsets, self.labels, self.weights), (context, offset, label, weight), strict=True
-        ):
-            held[self.count] = value
-        self.count += 1
-        self.informative_rounds = self.informative_rounds + weight
-
-    def rounds(self, count: int) -> Rounds:
-        """Contexts, offsets, labels and weights of the first rounds; the axis of rounds comes after the batch's."""
-        held = (self.contexts, self.offsets, self.labels, self.weights)
-        first, second, third, fourth = (
-            np.ascontiguousarray(np.moveaxis(values[:count], 0, len(self.batch))) for values in held
-        )
-        return first, second, third, fourth
+    def first(self, count: int) -> Rounds:
+        """Contexts, offsets, labels and weights of the first rounds."""
+        context = self.rounds.rows("context")[..., :count, :]
+        offset, label, weight = (self.rounds.rows(name)[..., :count] for name in ("offset", "label", "weight"))
+        return context, offset, label, weight
 
 
-def binary(*, norm: float = 1.0, odds: float = 1.0) -> FunctionClass:
+@dataclass(frozen=True, kw_only=True)
+class Binary(FunctionClass):
     """The logistic class above, for costs that are 0 or 1.
 
     Args:
@@ -283,21 +258,52 @@ def binary(*, norm: float = 1.0, odds: float = 1.0) -> FunctionClass:
     >>> binary(norm=2.0).binary
     True
     """
-    size, base = check_bound("norm", norm), float(np.log(check_bound("odds", odds)))
-    damp = 1.0 / size**2
 
-    def init(dim: int, *, ridge: Any = None, batch: tuple[int, ...] = (), targets: int = 1) -> Trials:
-        return Trials(dim, batch, nothing_yet(dim, damp, batch))
+    name = "binary"
+    label = "certified"
+    binary = True
+    norm: float = 1.0
+    odds: float = 1.0
 
-    def look(state: Trials, context: Any) -> View:
-        context = np.broadcast_to(np.asarray(context, dtype=float), (*state.batch, np.shape(context)[-1]))
+    def __post_init__(self) -> None:
+        """Check the options."""
+        object.__setattr__(self, "norm", check_bound("norm", self.norm))
+        check_bound("odds", self.odds)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        return (
+            f"the cost is 0 or 1, with odds {self.odds:g}·z·exp⟨x, μ⟩, ‖μ‖ at most {self.norm:g}, given all earlier "
+            "rounds",
+            "each dose uses nothing about its round's outcome beyond the context",
+        )
+
+    @cached_property
+    def damp(self) -> float:
+        """λ."""
+        return 1.0 / self.norm**2
+
+    @cached_property
+    def base(self) -> float:
+        """ln odds."""
+        return float(np.log(self.odds))
+
+    def init(self, dim: int, *, ridge: Any = None, batch: tuple[int, ...] = (), targets: int = 1) -> Trials:
+        rounds = Table(batch, context=(0.0, (dim,)), offset=0.0, label=0.0, weight=0.0)
+        return Trials(rounds, nothing_yet(dim, self.damp, batch), 0, 1, np.zeros(batch))
+
+    def look(self, state: Trials, context: Any) -> View:
+        batch = state.informative_rounds.shape
+        context = np.broadcast_to(np.asarray(context, dtype=float), (*batch, np.shape(context)[-1]))
         direction = np.matmul(state.fitted.inverse, context[..., None])[..., 0]
         width = np.sqrt(np.maximum(np.vecdot(context, direction), 0.0))
         norm_of = np.sqrt(np.vecdot(context, context))
         value = np.vecdot(context, state.fitted.coef)
-        return View(value, width, norm_of, state.informative_rounds, state.fitted, context, state.used)
+        used = state.first(state.used) if state.used else None
+        return View(value, width, norm_of, state.informative_rounds, state.fitted, context, used)
 
-    def bounds(view: View, target: int, *, noise: Any, spec: SafetySpec) -> Interval:
+    def bounds(self, view: View, target: int, *, noise: Any, spec: SafetySpec) -> Interval:
+        size, damp, base = self.norm, self.damp, self.base
         reach = radius(view.fitted, spec.log_inverse_risk, size=size, ridge=damp) * view.width
         top = size * view.norm
         lower, above = view.value - reach, view.value + reach
@@ -306,45 +312,33 @@ def binary(*, norm: float = 1.0, odds: float = 1.0) -> FunctionClass:
             above = upper(view.rounds, view.fitted, view.context, above, spec.log_inverse_risk, size=size)
         return Interval(view.value + base, lower + base, above + base, refuted)
 
-    def update(state: Trials, view: View, outcomes: Outcomes) -> Trials:
-        label = np.broadcast_to(outcomes.targets[-1], state.batch).astype(float)
-        intensity = np.broadcast_to(outcomes.intensity, state.batch)
-        weight = np.broadcast_to(outcomes.weight, state.batch)
-        used = (weight > 0.0) & (intensity > 0.0)
+    def update(self, state: Trials, view: View, outcomes: Outcomes) -> Trials:
+        batch = state.informative_rounds.shape
+        label = np.broadcast_to(outcomes.targets[-1], batch).astype(float)
+        intensity = np.broadcast_to(outcomes.intensity, batch)
+        used = (np.broadcast_to(outcomes.weight, batch) > 0.0) & (intensity > 0.0)
         odd = label[used & (label != 0.0) & (label != 1.0)]
         require(
             odd.size == 0, "cost", odd[0] if odd.size else None, "must be 0 or 1 for class binary", "use another class"
         )
-        offset = np.log(np.where(used, intensity, 1.0)) + base
-        state.append(view.context, offset, np.where(used, label, 0.0), used.astype(float))
-        if state.count >= state.next_fit:
-            state.used = state.rounds(state.count)
-            state.fitted = fit(*state.used, state.fitted.coef, size=size, ridge=damp)
-            state.next_fit = max(state.count + 1, int(state.count * GROWTH))
-        return state
+        rounds = state.rounds
+        row = rounds.append()
+        rounds.rows("context")[..., row, :] = view.context
+        rounds.rows("offset")[..., row] = np.log(np.where(used, intensity, 1.0)) + self.base
+        rounds.rows("label")[..., row] = np.where(used, label, 0.0)
+        rounds.rows("weight")[..., row] = used
+        state = state._replace(informative_rounds=state.informative_rounds + used)
+        if rounds.count < state.next_fit:
+            return state
+        count = rounds.count
+        fitted = fit(*state.first(count), state.fitted.coef, size=self.norm, ridge=self.damp)
+        return state._replace(fitted=fitted, used=count, next_fit=max(count + 1, int(count * GROWTH)))
 
-    assumptions = (
-        f"the cost is 0 or 1, with odds {odds:g}·z·exp⟨x, μ⟩, ‖μ‖ at most {size:g}, given all earlier rounds",
-        "each dose uses nothing about its round's outcome beyond the context",
-    )
-    limits = (lambda view, spec: size * view.norm + base, lambda spec: size * spec.context_bound + base)
-    steps = (init, look, bounds, update, *limits, _pack, _unpack)
-    return FunctionClass("binary", "certified", {"norm": size, "odds": odds}, assumptions, *steps, binary=True)
+    def ceiling(self, view: View, spec: SafetySpec) -> Any:
+        return self.norm * view.norm + self.base
 
-
-def _pack(state: Trials) -> dict[str, Any]:
-    held = {name: getattr(state, name)[: state.count] for name in ("contexts", "offsets", "labels", "weights")}
-    fitted = {f"fitted.{name}": value for name, value in state.fitted._asdict().items()}
-    used = 0 if state.used is None else state.used[1].shape[-1]
-    return {**held, **fitted, "schedule": np.array([state.count, state.next_fit, used])}
+    def first(self, spec: SafetySpec) -> Any:
+        return self.norm * spec.context_bound + self.base
 
 
-def _unpack(arrays: dict[str, Any]) -> Trials:
-    contexts = arrays["contexts"]
-    state = Trials(contexts.shape[-1], contexts.shape[1:-1], Fit(*(arrays[f"fitted.{name}"] for name in Fit._fields)))
-    for name in ("contexts", "offsets", "labels", "weights"):
-        setattr(state, name, np.array(arrays[name]))
-    state.count, state.next_fit, used = (int(value) for value in arrays["schedule"])
-    state.informative_rounds = state.weights.sum(axis=0)
-    state.used = state.rounds(used) if used else None
-    return state
+binary = Binary

@@ -24,6 +24,7 @@ updates are not stable there. (For an `Agent` with a linear policy, `bounds.roun
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -119,24 +120,8 @@ class View(NamedTuple):
         return self.prediction.informative_rounds
 
 
-def linear(*, radius: str = "mixture") -> FunctionClass:
-    """⟨x, θ⟩ with ‖θ‖ ≤ S: the paper's linear model, as a function class.
-
-    With this class, the non-linear policies equal the linear ones up to rounding (tests check to 1e-9).
-
-    >>> linear().label
-    'certified'
-    """
-    return features(None, radius=radius, bound=None)._replace(name="linear", options={"radius": radius})
-
-
-def features(
-    transform: Callable[[Any], Any] | None,
-    *,
-    misspecification: float = 0.0,
-    radius: str = "mixture",
-    bound: float | None = 1.0,
-) -> FunctionClass:
+@dataclass(frozen=True)
+class Features(FunctionClass):
     """Linear functions of the features φ(x) that `transform` computes: splines, random Fourier features, a frozen
     network's last layer.
 
@@ -152,59 +137,100 @@ def features(
     >>> class_.name, class_.options["misspecification"]
     ('features', 0.01)
     """
-    require(transform is None or callable(transform), "transform", transform, "must be a function of contexts")
-    require(radius in NAMES, "radius", radius, "must be one of " + ", ".join(NAMES))
-    small = is_number(misspecification) and 0.0 <= misspecification < 1e60
-    require(small, "misspecification", misspecification, "must be a number >= 0")
-    limit = None if bound is None else check_bound("bound", bound, "must be a number > 0, or None")
-    error = float(misspecification)
 
-    def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = (), targets: int = 2) -> estimate.Estimate:
-        size = _map(transform, np.zeros((1, dim))).shape[-1]
-        check_dim(radius, size)
+    name = "features"
+    label = "certified"
+    states_norm = True
+    transform: Callable[[Any], Any] | None
+    _: KW_ONLY
+    misspecification: float = 0.0
+    radius: str = "mixture"
+    bound: float | None = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        transform, error = self.transform, self.misspecification
+        require(transform is None or callable(transform), "transform", transform, "must be a function of contexts")
+        require(self.radius in NAMES, "radius", self.radius, "must be one of " + ", ".join(NAMES))
+        small = is_number(error) and 0.0 <= error < 1e60
+        require(small, "misspecification", error, "must be a number >= 0")
+        if self.bound is not None:
+            check_bound("bound", self.bound, "must be a number > 0, or None")
+        object.__setattr__(self, "misspecification", float(error))
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        error = self.misspecification
+        return (
+            "the mean is linear in the features, ‖θ‖ ≤ S" + (f", up to an error of {error:g}" if error else ""),
+            *(() if self.bound is None else (f"and is bounded by {self.bound:g}",)),
+            "features and ridge fixed in advance",
+        )
+
+    def init(self, dim: int, *, ridge: Any = None, batch: tuple[int, ...] = (), targets: int = 2) -> estimate.Estimate:
+        size = _map(self.transform, np.zeros((1, dim))).shape[-1]
+        check_dim(self.radius, size)
         return estimate.init(size, ridge=ridge, batch=batch)
 
-    def look(state: estimate.Estimate, context: Any) -> View:
-        mapped = _map(transform, context)
+    def look(self, state: estimate.Estimate, context: Any) -> View:
+        mapped = _map(self.transform, context)
         size = state.reward_coef.shape[-1]
         same = mapped.shape[-1] == size
         require(same, "transform", mapped.shape[-1], f"gave a different number of features than before, {size}")
         return View(estimate.predict(state, mapped))
 
-    def bounds(view: View, target: int, *, noise: Any, spec: SafetySpec) -> Interval:
-        seen = view.prediction
+    def bounds(self, view: View, target: int, *, noise: Any, spec: SafetySpec) -> Interval:
+        seen, error = view.prediction, self.misspecification
         value = seen.cost if target else seen.reward
-        if radius == "paper":
+        if self.radius == "paper":
             _check_norm(seen.norm, spec)
-        reach = RADII[radius](noise, seen, spec) * seen.width
+        reach = RADII[self.radius](noise, seen, spec) * seen.width
         reach = reach + ROUNDING * (seen.informative_rounds + 1.0) * _stiffness(seen.norm, spec) * (1.0 + np.abs(value))
         if error:
             reach = reach + error * (np.sqrt(seen.informative_rounds) * seen.width + 1.0)
-        top = ceiling(view, spec)
+        top = self.ceiling(view, spec)
         lower, upper = value - reach, value + reach
         return Interval(value, lower, upper, (upper < -top) | (lower > top))
 
-    def ceiling(view: View, spec: SafetySpec) -> Any:
-        largest = spec.coefficient_bound * view.prediction.norm + error
-        return largest if limit is None else np.minimum(largest, limit)
+    def ceiling(self, view: View, spec: SafetySpec) -> Any:
+        largest = spec.coefficient_bound * view.prediction.norm + self.misspecification
+        return largest if self.bound is None else np.minimum(largest, self.bound)
 
-    def first(spec: SafetySpec) -> Any:
-        if limit is not None:
-            return limit
-        return spec.coefficient_bound * spec.context_bound + error if transform is None else np.inf
+    def first(self, spec: SafetySpec) -> Any:
+        if self.bound is not None:
+            return self.bound
+        largest = spec.coefficient_bound * spec.context_bound + self.misspecification
+        return largest if self.transform is None else np.inf
 
-    options = {"transform": transform, "misspecification": error, "radius": radius, "bound": bound}
-    assumptions = (
-        "the mean is linear in the features, ‖θ‖ ≤ S" + (f", up to an error of {error:g}" if error else ""),
-        *(() if limit is None else (f"and is bounded by {limit:g}",)),
-        "features and ridge fixed in advance",
-    )
-    steps = (init, look, bounds, _update, ceiling, first, lambda state: state._asdict(), _unpack)
-    return FunctionClass("features", "certified", options, assumptions, *steps)
+    def update(self, state: estimate.Estimate, view: View, outcomes: Outcomes) -> estimate.Estimate:
+        targets = outcomes.targets
+        return estimate.update(state, view.prediction, targets[0], targets[-1], outcomes.weight)
+
+    def holds_linear(self, spec: SafetySpec) -> bool:
+        size = spec.coefficient_bound * spec.context_bound
+        return self.transform is None and (self.bound is None or self.bound >= size)
 
 
-def _unpack(arrays: dict[str, Any]) -> estimate.Estimate:
-    return estimate.Estimate(**arrays)
+features = Features
+
+
+@dataclass(frozen=True)
+class Linear(Features):
+    """⟨x, θ⟩ with ‖θ‖ ≤ S: the paper's linear model, as a function class.
+
+    With this class, the non-linear policies equal the linear ones up to rounding (tests check to 1e-9).
+
+    >>> linear().label
+    'certified'
+    """
+
+    name = "linear"
+    transform: Callable[[Any], Any] | None = field(init=False, default=None)
+    misspecification: float = field(init=False, default=0.0)
+    bound: float | None = field(init=False, default=None)
+
+
+linear = Linear
 
 
 def _map(transform: Callable[[Any], Any] | None, context: Any) -> Any:
@@ -232,8 +258,3 @@ def _stiffness(norm: Any, spec: SafetySpec) -> Any:
         np.all(ratio <= STIFFEST), "ridge", spec.ridge, rule, "raise it: otherwise rounding would determine the range"
     )
     return ratio
-
-
-def _update(state: estimate.Estimate, view: View, outcomes: Outcomes) -> estimate.Estimate:
-    targets = outcomes.targets
-    return estimate.update(state, view.prediction, targets[0], targets[-1], outcomes.weight)

@@ -33,6 +33,8 @@ most the gap s between its two bounds, which adds at most 2s to ‖f* − f̂‖
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -41,6 +43,7 @@ from safedial.errors import require
 from safedial.model.namespace import Array
 from safedial.model.spec import SafetySpec
 from safedial.policies.classes.function_class import FunctionClass, Interval, Outcomes, check_bound
+from safedial.policies.table import Table
 
 CUT = 40.0
 UNIT = 2.0**-53
@@ -61,13 +64,14 @@ class View(NamedTuple):
 
 
 class State(NamedTuple):
-    """Losses SSE (..., targets, F), the count and W = Σ ω; for the paper's set also the rounds themselves."""
+    """Losses SSE (..., targets, F), the count and W = Σ ω; for the paper's set also the rounds themselves, f̂ of the
+    last one (`anchor`) and the distances to it.
+    """
 
     loss: Array
     informative_rounds: Array
     weight_sum: Array
-    contexts: list[Array]
-    weights: list[Array]
+    rounds: Table | None
     anchor: Array
     distance: Array
 
@@ -78,13 +82,8 @@ class State(NamedTuple):
         return np.maximum(root - off, 0.0) ** 2 * (1.0 - share), (root + off) ** 2 * (1.0 + share)
 
 
-def finite(
-    functions: Callable[[Any], Any] | Sequence[Callable[[Any], Any]],
-    *,
-    radius: Literal["mixture", "paper"] = "mixture",
-    prior: Any = None,
-    bound: float = 1.0,
-) -> FunctionClass:
+@dataclass(frozen=True)
+class Finite(FunctionClass):
     """The functions of a list, one of which is the truth.
 
     Args:
@@ -98,39 +97,73 @@ def finite(
     >>> finite(lambda x: np.tanh(x @ directions)).init(2).loss.shape
     (2, 3)
     """
-    require(radius in ("mixture", "paper"), "radius", radius, "must be 'mixture' or 'paper'")
-    check_bound("bound", bound)
-    evaluate = _as_one(functions)
-    weights, error = None if prior is None else _check_prior(prior, radius), ROUNDING * bound
 
-    def at(context: Any, count: int | None = None) -> Array:
-        values = np.asarray(evaluate(context), dtype=float)
-        _check_values(values, np.shape(context)[:-1], bound, count)
+    name = "finite"
+    label = "certified"
+    functions: Callable[[Any], Any] | Sequence[Callable[[Any], Any]]
+    _: KW_ONLY
+    radius: Literal["mixture", "paper"] = "mixture"
+    prior: Any = None
+    bound: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        radius = self.radius
+        require(radius in ("mixture", "paper"), "radius", radius, "must be 'mixture' or 'paper'")
+        check_bound("bound", self.bound)
+        _check_functions(self.functions)
+        if self.prior is not None:
+            object.__setattr__(self, "prior", _checked_prior(self.prior, radius))
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        return ("the mean is one of the functions of the list", "list and prior fixed in advance")
+
+    @property
+    def error(self) -> float:
+        """How far each value may be off."""
+        return ROUNDING * self.bound
+
+    @cached_property
+    def log_prior(self) -> Array | None:
+        """ln π, with π scaled to sum 1."""
+        return None if self.prior is None else np.log(np.array(self.prior) / np.sum(self.prior))
+
+    def values(self, context: Any) -> Array:
+        """The functions' values at contexts, (..., F)."""
+        if callable(self.functions):
+            return np.asarray(self.functions(context), dtype=float)
+        return np.stack([np.asarray(each(context), dtype=float) for each in self.functions], axis=-1)
+
+    def at(self, context: Any, count: int | None = None) -> Array:
+        """The same, checked."""
+        values = self.values(context)
+        _check_values(values, np.shape(context)[:-1], self.bound, count)
         return values
 
-    def init(dim: int, *, ridge: Any = None, batch: tuple[int, ...] = (), targets: int = 2) -> State:
-        count = at(np.zeros((1, dim))).shape[-1]
-        same = weights is None or len(weights) == count
-        require(same, "prior", prior, f"must have one weight for each of the {count} functions")
-        zeros = np.zeros((*batch, targets, count))
+    def init(self, dim: int, *, ridge: Any = None, batch: tuple[int, ...] = (), targets: int = 2) -> State:
+        count = self.at(np.zeros((1, dim))).shape[-1]
+        same = self.prior is None or len(self.prior) == count
+        require(same, "prior", self.prior, f"must have one weight for each of the {count} functions")
+        zeros, paper = np.zeros((*batch, targets, count)), self.radius == "paper"
+        rounds = Table(batch, context=(0.0, (dim,)), weight=0.0) if paper else None
         anchor = np.full((*batch, targets), -1)
-        distance = zeros.copy() if radius == "paper" else zeros
-        return State(zeros, np.zeros(batch), np.zeros(batch), [], [], anchor, distance)
+        return State(zeros, np.zeros(batch), np.zeros(batch), rounds, anchor, zeros.copy() if paper else zeros)
 
-    def look(state: State, context: Any) -> View:
-        return View(at(context, state.loss.shape[-1]), np.asarray(context, dtype=float), state)
+    def look(self, state: State, context: Any) -> View:
+        return View(self.at(context, state.loss.shape[-1]), np.asarray(context, dtype=float), state)
 
-    def bounds(view: View, target: int, *, noise: Any, spec: SafetySpec) -> Interval:
-        state, values = view.state, view.values
+    def bounds(self, view: View, target: int, *, noise: Any, spec: SafetySpec) -> Interval:
+        state, values, error = view.state, view.values, self.error
         loss = state.loss[..., target, :]
         best = np.argmin(loss, axis=-1)
         least, most = state.enclosed(loss, error)
-        if radius == "mixture":
-            outside = least > _mixture_limit(most, noise, spec, weights)[..., None]
+        if self.radius == "mixture":
+            outside = least > _mixture_limit(most, noise, spec, self.log_prior)[..., None]
         else:
             limit = 8.0 * noise * noise * (np.log(loss.shape[-1]) + spec.log_inverse_risk) * (1.0 + ROUNDING)
             low, high = (np.take_along_axis(part, best[..., None], axis=-1) for part in (least, most))
-            distance, _ = state.enclosed(_distance(state, target, best, evaluate), 2.0 * error)
+            distance, _ = state.enclosed(self._distance(state, target, best), 2.0 * error)
             outside = distance > np.asarray(limit)[..., None] + 2.0 * (high - low)
         inside = ~outside
         spread = np.broadcast_to(values, loss.shape)
@@ -139,7 +172,7 @@ def finite(
         estimate = np.take_along_axis(spread, best[..., None], axis=-1)[..., 0]
         return Interval(estimate, lower, upper, np.zeros(best.shape, dtype=bool))
 
-    def update(state: State, view: View, outcomes: Outcomes) -> State:
+    def update(self, state: State, view: View, outcomes: Outcomes) -> State:
         weight = np.broadcast_to(outcomes.weight, state.informative_rounds.shape)
         values = np.broadcast_to(view.values, (*weight.shape, state.loss.shape[-1]))
         for target, outcome in enumerate(outcomes.targets):
@@ -147,26 +180,44 @@ def finite(
             gap *= gap
             gap *= weight[..., None]
             state.loss[..., target, :] += gap
-        if radius == "paper":
-            _remember(state, view, values, weight)
+        if state.rounds is not None:
+            _remember(state, state.rounds, view, values, weight)
         count = state.informative_rounds + (weight > 0.0)
         return state._replace(informative_rounds=count, weight_sum=state.weight_sum + weight)
 
-    options = {"functions": functions, "radius": radius, "prior": prior, "bound": bound}
-    assumptions = ("the mean is one of the functions of the list", "list and prior fixed in advance")
-    steps = (init, look, bounds, update, lambda view, spec: bound, lambda spec: bound, _pack, _unpack)
-    return FunctionClass("finite", "certified", options, assumptions, *steps)
+    def ceiling(self, view: View, spec: SafetySpec) -> Any:
+        return self.bound
+
+    def first(self, spec: SafetySpec) -> Any:
+        return self.bound
+
+    def _distance(self, state: State, target: int, best: Array) -> Array:
+        """‖f − f̂‖²_D for every f: kept while f̂ stays the same, recomputed from the rounds when it changes."""
+        moved = np.asarray(state.anchor[..., target] != best)
+        if np.any(moved):
+            fresh = np.zeros((int(moved.sum()), state.loss.shape[-1]))
+            index: Any = best[moved]
+            rounds: Any = state.rounds
+            contexts, weights = rounds.rows("context"), rounds.rows("weight")
+            for row in range(weights.shape[-1]):
+                spread = self.values(contexts[..., row, :][moved])
+                gap = spread - np.take_along_axis(spread, index[:, None], axis=-1)
+                fresh += weights[..., row][moved][:, None] * gap * gap
+            state.distance[..., target, :][moved] = fresh
+            state.anchor[..., target] = best
+        return state.distance[..., target, :]
 
 
-def _as_one(functions: Any) -> Callable[[Any], Any]:
+finite = Finite
+
+
+def _check_functions(functions: Any) -> None:
     if callable(functions):
-        return functions
+        return
     listed = isinstance(functions, Sequence) and not isinstance(functions, str)
     require(listed and len(functions) > 0, "functions", functions, "must be a function, or a list of at least one")
     for index, function in enumerate(functions):
         require(callable(function), f"functions[{index}]", function, "must be a function of contexts")
-    every: list[Callable[[Any], Any]] = list(functions)
-    return lambda context: np.stack([np.asarray(function(context), dtype=float) for function in every], axis=-1)
 
 
 def _check_values(values: Array, lead: tuple[int, ...], bound: float, count: int | None) -> None:
@@ -185,12 +236,12 @@ def _check_values(values: Array, lead: tuple[int, ...], bound: float, count: int
     )
 
 
-def _check_prior(prior: Any, radius: str) -> Array:
+def _checked_prior(prior: Any, radius: str) -> tuple[float, ...]:
     require(radius == "mixture", "prior", "given", "is for radius 'mixture'; the paper's radius has none")
     weights = np.asarray(prior, dtype=float)
     sound = weights.ndim == 1 and weights.size > 0 and np.all(weights > 0) and np.all(np.isfinite(weights))
     require(sound, "prior", prior, "must be a list of positive numbers, one for each function")
-    return np.log(weights / weights.sum())
+    return tuple(weights.tolist())
 
 
 def _mixture_limit(loss: Array, noise: Any, spec: SafetySpec, log_prior: Array | None) -> Array:
@@ -207,39 +258,12 @@ def _mixture_limit(loss: Array, noise: Any, spec: SafetySpec, log_prior: Array |
     return limit + ROUNDING * (scale + np.abs(limit)) * loss.shape[-1] ** 0.5
 
 
-def _distance(state: State, target: int, best: Array, evaluate: Callable[[Any], Any]) -> Array:
-    """‖f − f̂‖²_D for every f: kept while f̂ stays the same, recomputed from the rounds when it changes."""
-    moved = np.asarray(state.anchor[..., target] != best)
-    if np.any(moved):
-        fresh = np.zeros((int(moved.sum()), state.loss.shape[-1]))
-        index: Any = best[moved]
-        for context, weight in zip(state.contexts, state.weights, strict=True):
-            spread = np.broadcast_to(evaluate(context), (*moved.shape, fresh.shape[-1]))[moved]
-            gap = spread - np.take_along_axis(spread, index[:, None], axis=-1)
-            fresh += np.broadcast_to(weight, moved.shape)[moved][:, None] * gap * gap
-        state.distance[..., target, :][moved] = fresh
-        state.anchor[..., target] = best
-    return state.distance[..., target, :]
-
-
-def _remember(state: State, view: View, values: Array, weight: Array) -> None:
+def _remember(state: State, rounds: Table, view: View, values: Array, weight: Array) -> None:
     """Store the round, and update the distances to the present f̂."""
-    state.contexts.append(np.array(view.context))
-    state.weights.append(np.array(weight))
+    row = rounds.append()
+    rounds.rows("context")[..., row, :] = view.context
+    rounds.rows("weight")[..., row] = weight
     for target in range(state.loss.shape[-2]):
         anchor = np.maximum(state.anchor[..., target], 0)
         gap = values - np.take_along_axis(values, anchor[..., None], axis=-1)
         state.distance[..., target, :] += weight[..., None] * gap * gap
-
-
-def _pack(state: State) -> dict[str, Any]:
-    arrays = state._asdict()
-    arrays["contexts"] = np.array(state.contexts)
-    arrays["weights"] = np.array(state.weights)
-    return arrays
-
-
-def _unpack(arrays: dict[str, Any]) -> State:
-    """The state from `_pack`."""
-    rounds = {name: list(arrays[name]) for name in ("contexts", "weights")}
-    return State(**{**arrays, **rounds})

@@ -2,16 +2,23 @@
 
 Algorithm 2 needs three things from a class F of mean outcomes per unit of intensity: a fit to the normalised outcomes
 y = R/g(α) or C/g(α), a confidence set around it that contains the truth for every t at once, and the largest and
-smallest value at a context over that set (eq. mu_convex_prog_eluder and the line after it). A `FunctionClass` is a
-record of the functions that give them. It holds structure only: noise, risk and ridge come with the spec.
+smallest value at a context over that set (eq. mu_convex_prog_eluder and the line after it). A `FunctionClass` has the
+methods that give them. It holds structure only: noise, risk and ridge come with the spec.
 
-    state = init(dim, ridge=λ, batch=(rows, seeds), targets=1 or 2)
+    state = init(dim, ridge=λ, batch=(rows, seeds), targets=1 or 2)       a state as in `policies.table`
     view  = look(state, context)                       what one context needs from the state
     range = bounds(view, target, noise=κ, spec=spec)   an `Interval`
-    state = update(state, view, outcomes, weight)      weight 0 changes nothing
+    state = update(state, view, outcomes)              weight 0 changes nothing
 
 Reward and cost share the contexts. If they also share the class, one state with two targets serves both, and what
 depends only on the contexts (a Gram matrix, a Cholesky factor, the functions' values) is computed once.
+
+A class of one's own is a frozen dataclass with these four methods; its fields are its options:
+
+    @dataclass(frozen=True)
+    class Monotone(FunctionClass):
+        name = "monotone"
+        ...
 
 A class's state on disk: plain arrays with a digest, no pickle, written whole or not at all.
 """
@@ -19,15 +26,15 @@ A class's state on disk: plain arrays with a digest, no pickle, written whole or
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from dataclasses import fields, is_dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from safedial.errors import require
 from safedial.io import read_archive, write_archive
 from safedial.model.spec import SafetySpec
-from safedial.policies.policy import reduced
+from safedial.policies import table
 
 
 class Interval(NamedTuple):
@@ -51,44 +58,34 @@ class Outcomes(NamedTuple):
     intensity: Any = None
 
 
-class FunctionClass(NamedTuple):
+class FunctionClass:
     """A class of functions x ↦ f(x), with its confidence sets.
 
-    Attributes:
-        name: as in `CLASSES`.
+    Class data:
+        name: as in `CLASSES`, or your own.
         label: "certified" if the confidence set is proved to contain the truth for all t at once with probability
             ≥ 1 − δ′; "heuristic" otherwise, for a class of your own.
-        options: how it was configured, as plain values where possible.
         assumptions: the assumptions behind the label, in words.
-        init, look, bounds, update: as above.
-        ceiling: given a view and a spec, a bound on `|f(x)|` that always holds; +∞ if there is none.
-        first: given a spec, a bound on `|f|` at any context: 1 in Algorithm 2, S·L in the linear case; +∞ if only
-            `ceiling` gives a bound, as for features, whose norms L does not bound.
-        pack, unpack: the state as named arrays, and back.
         binary: outcomes are 0 or 1, their log-odds f(x) + ln z; for costs only.
         max_points: the most informative rounds it can hold, if there is a limit.
+        states_norm: ‖θ‖ is bounded by the spec's S.
     """
 
-    name: str
-    label: Literal["certified", "heuristic"]
-    options: dict[str, Any]
-    assumptions: tuple[str, ...]
-    init: Callable[..., Any]
-    look: Callable[[Any, Any], Any]
-    bounds: Callable[..., Interval]
-    update: Callable[[Any, Any, Outcomes], Any]
-    ceiling: Callable[[Any, SafetySpec], Any]
-    first: Callable[[SafetySpec], Any]
-    pack: Callable[[Any], dict[str, Any]]
-    unpack: Callable[[dict[str, Any]], Any]
-    binary: bool = False
+    name: ClassVar[str] = ""
+    label: ClassVar[str] = "heuristic"
+    binary: ClassVar[bool] = False
     max_points: int | None = None
+    states_norm: ClassVar[bool] = False
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled by name and options if they determine it."""
-        from safedial.policies.classes import CLASSES
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        return ()
 
-        return reduced(self, "function class", CLASSES, _remake)
+    @property
+    def options(self) -> dict[str, Any]:
+        """How it was configured, by name."""
+        named = fields(self) if is_dataclass(self) else ()
+        return {each.name: getattr(self, each.name) for each in named if each.init}
 
     def __copy__(self) -> FunctionClass:
         """Itself, because it is immutable."""
@@ -97,16 +94,52 @@ class FunctionClass(NamedTuple):
     def __deepcopy__(self, memo: dict[int, Any]) -> FunctionClass:
         return self
 
+    def init(self, dim: int, *, ridge: Any = None, batch: tuple[int, ...] = (), targets: int = 2) -> Any:
+        """The state before any round."""
+        raise NotImplementedError
+
+    def look(self, state: Any, context: Any) -> Any:
+        """What contexts (..., d) need from the state, with `informative_rounds`, the number that was learned from."""
+        raise NotImplementedError
+
+    def bounds(self, view: Any, target: int, *, noise: Any, spec: SafetySpec) -> Interval:
+        """The range of values at a context over the confidence set."""
+        raise NotImplementedError
+
+    def update(self, state: Any, view: Any, outcomes: Outcomes) -> Any:
+        """The state with one more round; it may be the same object."""
+        raise NotImplementedError
+
+    def ceiling(self, view: Any, spec: SafetySpec) -> Any:
+        """A bound on `|f(x)|` that always holds; +∞ if there is none."""
+        return np.inf
+
+    def first(self, spec: SafetySpec) -> Any:
+        """A bound on `|f|` at any context: 1 in Algorithm 2, S·L in the linear case; +∞ if only `ceiling` gives a
+        bound, as for features, whose norms L does not bound.
+        """
+        return np.inf
+
+    def holds_linear(self, spec: SafetySpec) -> bool:
+        """Whether every ⟨x, μ⟩ with ‖μ‖ ≤ S lies in the class, for all the contexts that the spec allows."""
+        return False
+
     def describe(self) -> dict[str, Any]:
         """Name, label and options as plain values, for a report."""
         return {"name": self.name, "label": self.label} | {key: _plain(value) for key, value in self.options.items()}
 
 
-def _remake(name: str, options: dict[str, Any]) -> FunctionClass:
-    """The class that was pickled."""
-    from safedial.policies.classes import CLASSES
+METHODS = ("init", "look", "bounds", "update")
 
-    return CLASSES[name](**options)
+
+def check_class(argument: str, given: Any) -> None:
+    """Refuse what is no function class, and one that lacks methods, by their names."""
+    rule = "must be a function class of safedial.policies.classes"
+    require(isinstance(given, FunctionClass), argument, given, rule)
+    kind = type(given)
+    missing = [name for name in METHODS if getattr(kind, name) is getattr(FunctionClass, name)]
+    way_out = "define them as safedial.policies.classes.function_class says"
+    require(not missing, argument, given.name or kind.__name__, f"lacks {', '.join(missing)}", way_out)
 
 
 def _plain(value: Any) -> Any:
@@ -138,13 +171,16 @@ FORM = "safedial-class"
 
 def save_state(path: str | os.PathLike[str], class_: FunctionClass, state: Any) -> None:
     """Write what the class has learned, but not its functions: keep the code that makes them."""
-    write_archive(path, class_.describe(), class_.pack(state), form=FORM)
+    write_archive(path, class_.describe(), table.pack(state), form=FORM)
 
 
-def load_state(path: str | os.PathLike[str], class_: FunctionClass) -> Any:
-    """Read what `save_state` wrote, for the same class; another class or other options are refused."""
+def load_state(path: str | os.PathLike[str], class_: FunctionClass, fresh: Any) -> Any:
+    """Read what `save_state` wrote, for the same class; another class or other options are refused.
+
+    `fresh` is a state as `init` makes it, with the dimension, batch and targets of the one that was saved.
+    """
     header, arrays = read_archive(path, form=FORM)
     mine = class_.describe()
     differ = [name for name in sorted({*header, *mine}) if header.get(name) != mine.get(name)]
     require(not differ, "class_", {name: mine.get(name) for name in differ}, f"differs from the file's in {differ}")
-    return class_.unpack(arrays)
+    return table.unpack(fresh, arrays)

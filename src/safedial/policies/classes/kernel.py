@@ -34,7 +34,8 @@ range, some 1e-7 at n = 5,000.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,17 +44,18 @@ from safedial.errors import InvalidInput, require
 from safedial.model.namespace import Array
 from safedial.model.spec import SafetySpec
 from safedial.policies.classes.function_class import FunctionClass, Interval, Outcomes, check_bound, check_whole
+from safedial.policies.table import Table
 
 
 @dataclass(frozen=True)
 class Kernel:
     """k(x, y) as a matrix function, k(x, x) as a vector function, and a name, which `parse_kernel` can read unless it
-    contains brackets.
+    contains brackets. Kernels of the same name are equal.
     """
 
     name: str
-    matrix: Callable[[Array, Array], Array]
-    diagonal: Callable[[Array], Array]
+    matrix: Callable[[Array, Array], Array] = field(compare=False)
+    diagonal: Callable[[Array], Array] = field(compare=False)
 
     def __call__(self, left: Array, right: Array) -> Array:
         return self.matrix(left, right)
@@ -61,70 +63,92 @@ class Kernel:
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def __name__(self) -> str:
+        """As a report shows it."""
+        return self.name
+
     def __add__(self, other: Kernel) -> Kernel:
-        return Kernel(
-            f"{self}+{other}", lambda x, y: self(x, y) + other(x, y), lambda x: self.diagonal(x) + other.diagonal(x)
-        )
+        return Kernel(f"{self}+{other}", partial(_sum, self, other), partial(_sum, self.diagonal, other.diagonal))
 
     def __mul__(self, other: Kernel | float) -> Kernel:
         if not isinstance(other, Kernel):
             return constant(other) * self
         names = (f"({part})" if "+" in str(part) else str(part) for part in (self, other))
-        return Kernel(
-            "*".join(names), lambda x, y: self(x, y) * other(x, y), lambda x: self.diagonal(x) * other.diagonal(x)
-        )
+        return Kernel("*".join(names), partial(_product, self, other), partial(_product, self.diagonal, other.diagonal))
 
     __rmul__ = __mul__
+
+
+def _sum(one: Callable[..., Array], other: Callable[..., Array], *points: Array) -> Array:
+    return one(*points) + other(*points)
+
+
+def _product(one: Callable[..., Array], other: Callable[..., Array], *points: Array) -> Array:
+    return one(*points) * other(*points)
+
+
+# The functions of a kernel have names, so that pickle can name them.
 
 
 def rbf(length: float = 0.5) -> Kernel:
     """exp(−‖x − y‖²/(2·length²))."""
     scale = 1.0 / check_bound("length", length)
+    return Kernel(f"rbf:{_digits(length)}", partial(_rbf, scale), _ones)
 
-    def matrix(x: Array, y: Array) -> Array:
-        return np.exp(-0.5 * _squared_distance(x, y) * scale**2)
 
-    return Kernel(f"rbf:{_digits(length)}", matrix, _ones)
+def _rbf(scale: float, x: Array, y: Array) -> Array:
+    return np.exp(-0.5 * _squared_distance(x, y) * scale**2)
 
 
 def matern32(length: float = 0.5) -> Kernel:
     """(1 + √3 r)·exp(−√3 r), r = ‖x − y‖/length."""
-    scale = np.sqrt(3.0) / check_bound("length", length)
+    scale = float(np.sqrt(3.0) / check_bound("length", length))
+    return Kernel(f"matern32:{_digits(length)}", partial(_matern32, scale), _ones)
 
-    def matrix(x: Array, y: Array) -> Array:
-        r = np.sqrt(_squared_distance(x, y) * scale**2)
-        return (1.0 + r) * np.exp(-r)
 
-    return Kernel(f"matern32:{_digits(length)}", matrix, _ones)
+def _matern32(scale: float, x: Array, y: Array) -> Array:
+    r = np.sqrt(_squared_distance(x, y) * scale**2)
+    return (1.0 + r) * np.exp(-r)
 
 
 def matern52(length: float = 0.5) -> Kernel:
     """(1 + √5 r + 5r²/3)·exp(−√5 r), r = ‖x − y‖/length."""
-    scale = np.sqrt(5.0) / check_bound("length", length)
+    scale = float(np.sqrt(5.0) / check_bound("length", length))
+    return Kernel(f"matern52:{_digits(length)}", partial(_matern52, scale), _ones)
 
-    def matrix(x: Array, y: Array) -> Array:
-        squared = _squared_distance(x, y) * scale**2
-        r = np.sqrt(squared)
-        return (1.0 + r + squared / 3.0) * np.exp(-r)
 
-    return Kernel(f"matern52:{_digits(length)}", matrix, _ones)
+def _matern52(scale: float, x: Array, y: Array) -> Array:
+    squared = _squared_distance(x, y) * scale**2
+    r = np.sqrt(squared)
+    return (1.0 + r + squared / 3.0) * np.exp(-r)
 
 
 def polynomial(degree: int = 2, offset: float = 1.0) -> Kernel:
     """(⟨x, y⟩ + offset)^degree, offset ≥ 0."""
     power = check_whole("degree", degree)
     require(0.0 <= offset < np.inf, "offset", offset, "must be a number >= 0")
-    return Kernel(
-        f"polynomial:{degree},{_digits(offset)}",
-        lambda x, y: (x @ y.T + offset) ** power,
-        lambda x: (np.vecdot(x, x) + offset) ** power,
-    )
+    options = (power, float(offset))
+    name = f"polynomial:{degree},{_digits(offset)}"
+    return Kernel(name, partial(_polynomial, *options), partial(_polynomial_diagonal, *options))
+
+
+def _polynomial(power: int, offset: float, x: Array, y: Array) -> Array:
+    return (x @ y.T + offset) ** power
+
+
+def _polynomial_diagonal(power: int, offset: float, x: Array) -> Array:
+    return (np.vecdot(x, x) + offset) ** power
 
 
 def constant(value: float) -> Kernel:
     """The kernel that is `value` everywhere: a factor in a product, an intercept in a sum."""
     size = check_bound("constant", value)
-    return Kernel(_digits(value), lambda x, y: np.full((len(x), len(y)), size), lambda x: np.full(len(x), size))
+    return Kernel(_digits(value), partial(_constant, size), partial(_constant, size))
+
+
+def _constant(size: float, *points: Array) -> Array:
+    return np.full([len(each) for each in points], size)
 
 
 KERNELS: dict[str, Callable[..., Kernel]] = {
@@ -212,71 +236,95 @@ class View(NamedTuple):
 
 
 class Points:
-    """The rounds of one learner: contexts, the packed factor of K + ρI, L⁻¹y for each target, ln det(I + K/ρ)."""
-
-    __slots__ = ("context", "count", "factor", "half", "largest", "log_det", "root")
+    """The rounds of one learner: contexts and √ω, the packed factor of K + ρI, L⁻¹y for each target, ln det(I + K/ρ),
+    and the largest k(x, x).
+    """
 
     def __init__(self, dim: int, targets: int) -> None:
-        self.count, self.log_det, self.largest = 0, 0.0, 0.0
-        self.context = np.empty((0, dim))
-        self.root = np.empty(0)
-        self.factor = np.empty(0)
-        self.half = np.empty((targets, 0))
+        self.rounds = Table((), context=(0.0, (dim,)), root=0.0)
+        self.half, self.factor = Table((targets,), value=0.0), Table((), number=0.0)
+        self.log_det, self.largest = 0.0, 0.0
 
-    def reserve(self, limit: int) -> None:
-        """Room for one more point; capacity doubles, up to the limit."""
-        held = len(self.context)
-        if self.count < held:
-            return
-        size = min(limit, max(64, 2 * held))
-        self.context = np.concatenate([self.context, np.empty((size - held, self.context.shape[1]))])
-        self.root = np.concatenate([self.root, np.empty(size - held)])
-        self.half = np.concatenate([self.half, np.empty((len(self.half), size - held))], axis=1)
-        packed = size * (size + 1) // 2
-        self.factor = np.concatenate([self.factor, np.empty(packed - len(self.factor))])
+    @property
+    def count(self) -> int:
+        return self.rounds.count
+
+    @property
+    def context(self) -> Array:
+        return self.rounds.rows("context")
+
+    @property
+    def halves(self) -> Array:
+        """L⁻¹y, (targets, count)."""
+        return self.half.rows("value")
+
+    @property
+    def packed(self) -> Array:
+        """L by rows, count·(count + 1)/2 numbers."""
+        return self.factor.rows("number")
 
 
 class State(NamedTuple):
     points: list[Points]
-    batch: tuple[int, ...]
+    lanes: Any
+    """The batch's shape."""
     ridge: float
 
 
-def kernel(
-    kernel: Kernel | str = "rbf:0.5", *, norm: float = 2.0, bound: float | None = 1.0, max_points: int = 5000
-) -> FunctionClass:
+@dataclass(frozen=True)
+class RKHS(FunctionClass):
     """Functions with RKHS norm at most `norm`.
 
     Args:
         kernel: a `Kernel`, or its name: "rbf:0.5", "matern52:1+polynomial:2", …; fixed in advance.
         norm: B, with ‖f‖ ≤ B in the kernel's own space. Then |f(x)| ≤ B√k(x, x).
         bound: |f| ≤ bound; Algorithm 2's classes are bounded by 1. None: only by B√k(x, x).
-        max_points: the most informative rounds it can hold; `update` refuses more. n points take 4n² bytes, and n²
-            flops per decision: 5,000 points take 100 MB and about 3 ms.
+        max_points: the most informative rounds it can hold; `update` refuses more. n points take 4n² to 8n² bytes, and
+            n² flops per decision: 5,000 points take up to 140 MB and about 3 ms.
 
     The ridge ρ is the spec's; κ²/B² is a good choice if κ is known.
 
     >>> kernel("matern52:0.3", norm=1.5).describe()["kernel"]
     'matern52:0.3'
     """
-    shape = parse_kernel(kernel)
-    size = check_bound("norm", norm)
-    limit = None if bound is None else check_bound("bound", bound, "must be a number > 0, or None")
-    most = check_whole("max_points", max_points)
 
-    def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = (), targets: int = 2) -> State:
-        return State([Points(dim, targets) for _ in range(int(np.prod(batch)))], batch, float(ridge))
+    name = "kernel"
+    label = "certified"
+    kernel: Any = "rbf:0.5"
+    _: KW_ONLY
+    norm: float = 2.0
+    bound: float | None = 1.0
+    max_points: int = 5000  # pyright: ignore[reportIncompatibleVariableOverride] -- an option here
 
-    def look(state: State, context: Any) -> View:
+    def __post_init__(self) -> None:
+        """Check the options."""
+        object.__setattr__(self, "kernel", parse_kernel(self.kernel))
+        object.__setattr__(self, "norm", check_bound("norm", self.norm))
+        if self.bound is not None:
+            check_bound("bound", self.bound, "must be a number > 0, or None")
+        object.__setattr__(self, "max_points", check_whole("max_points", self.max_points))
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        return (
+            f"the mean lies in the space of the kernel {self.kernel}, with norm at most {self.norm:g}",
+            *(() if self.bound is None else (f"and is bounded by {self.bound:g}",)),
+            "kernel and ridge fixed in advance",
+        )
+
+    def init(self, dim: int, *, ridge: Any = 1.0, batch: tuple[int, ...] = (), targets: int = 2) -> State:
+        points = [Points(dim, targets) for _ in range(int(np.prod(batch)))]
+        return State(points, np.array(batch, dtype=np.int64), float(ridge))
+
+    def look(self, state: State, context: Any) -> View:
         context = np.asarray(context, dtype=float)
-        spread = np.broadcast_to(context, (*state.batch, context.shape[-1])).reshape(-1, context.shape[-1])
-        rows = [_against(shape, points, spread[index]) for index, points in enumerate(state.points)]
-        targets = range(len(state.points[0].half))
-
+        spread = np.broadcast_to(context, (*state.lanes, context.shape[-1])).reshape(-1, context.shape[-1])
+        rows = [_against(self.kernel, points, spread[index]) for index, points in enumerate(state.points)]
+        targets = range(len(state.points[0].halves))
         pairs = list(zip(rows, state.points, strict=True))
 
         def gather(values: Any) -> Array:
-            return np.array(list(values)).reshape(state.batch)
+            return np.array(list(values)).reshape(state.lanes)
 
         return View(
             tuple(gather(row[0][target] for row in rows) for target in targets),
@@ -289,40 +337,38 @@ def kernel(
             [row[3] for row in rows],
         )
 
-    def bounds(view: View, target: int, *, noise: Any, spec: SafetySpec) -> Interval:
-        squared = noise * noise * (view.log_det + 2.0 * spec.log_inverse_risk) + spec.ridge * size**2
+    def bounds(self, view: View, target: int, *, noise: Any, spec: SafetySpec) -> Interval:
+        squared = noise * noise * (view.log_det + 2.0 * spec.log_inverse_risk) + spec.ridge * self.norm**2
         value = view.mean[target]
         reach = np.sqrt(squared / spec.ridge) * view.deviation + view.slack[target]
-        top = ceiling(view, spec)
+        top = self.ceiling(view, spec)
         return Interval(value, value - reach, value + reach, (value + reach < -top) | (value - reach > top))
 
-    def ceiling(view: View, spec: SafetySpec) -> Any:
-        largest = size * np.sqrt(view.largest)
-        return largest if limit is None else np.minimum(largest, limit)
+    def ceiling(self, view: View, spec: SafetySpec) -> Any:
+        largest = self.norm * np.sqrt(view.largest)
+        return largest if self.bound is None else np.minimum(largest, self.bound)
 
-    def update(state: State, view: View, outcomes: Outcomes) -> State:
-        shape_of = state.batch
-        weight = np.broadcast_to(outcomes.weight, shape_of).ravel()
-        targets = [np.broadcast_to(target, shape_of).ravel() for target in outcomes.targets]
+    def update(self, state: State, view: View, outcomes: Outcomes) -> State:
+        weight = np.broadcast_to(outcomes.weight, state.lanes).ravel()
+        targets = [np.broadcast_to(target, state.lanes).ravel() for target in outcomes.targets]
         for index, points in enumerate(state.points):
             if weight[index] > 0.0:
-                check_room(points.count, most)
+                check_room(points.count, self.max_points)
                 place = view.context[index], view.projection[index]
                 told = {"values": [target[index] for target in targets], "weight": weight[index]}
-                _append(points, *place, **told, shape=shape, ridge=state.ridge, limit=most)
+                _append(points, *place, **told, shape=self.kernel, ridge=state.ridge)
         return state
 
-    def first(spec: SafetySpec) -> float:
-        return np.inf if limit is None else limit
+    def first(self, spec: SafetySpec) -> Any:
+        return np.inf if self.bound is None else self.bound
 
-    options = {"kernel": str(shape), "norm": size, "bound": bound, "max_points": most}
-    assumptions = (
-        f"the mean lies in the space of the kernel {shape}, with norm at most {size:g}",
-        *(() if limit is None else (f"and is bounded by {limit:g}",)),
-        "kernel and ridge fixed in advance",
-    )
-    steps = (init, look, bounds, update, ceiling, first, _pack, _unpack)
-    return FunctionClass("kernel", "certified", options, assumptions, *steps, max_points=most)
+    def holds_linear(self, spec: SafetySpec) -> bool:
+        size = spec.coefficient_bound
+        bounded = self.bound is None or self.bound >= size * spec.context_bound
+        return str(self.kernel) == "polynomial:1,0" and self.norm >= size and bounded
+
+
+kernel = RKHS
 
 
 def check_room(count: int, most: int) -> None:
@@ -339,10 +385,10 @@ def _against(shape: Kernel, points: Points, context: Array) -> tuple[list[float]
     largest = float(shape.diagonal(one)[0])
     count = points.count
     if count == 0:
-        return [0.0] * len(points.half), 0.0, largest, np.empty(0)
-    values = shape(points.context[:count], one)[:, 0] * points.root[:count]
-    projection = dtpsv(count, points.factor, values, lower=0, trans=1)
-    means = [float(half[:count] @ projection) for half in points.half]
+        return [0.0] * len(points.halves), 0.0, largest, np.empty(0)
+    values = shape(points.context, one)[:, 0] * points.rounds.rows("root")
+    projection = dtpsv(count, points.packed, values, lower=0, trans=1)
+    means = [float(half @ projection) for half in points.halves]
     return means, float(projection @ projection), largest, projection
 
 
@@ -354,7 +400,7 @@ def _variance(row: tuple[list[float], float, float, Array], points: Points, ridg
 
 def _slack(points: Points, own: float, ridge: float, target: int) -> float:
     size, count = max(own, points.largest), points.count
-    half = points.half[target][:count]
+    half = points.halves[target]
     return SLACK * UNIT * count * (1.0 + count * size / ridge) * np.sqrt(size * float(half @ half))
 
 
@@ -367,7 +413,6 @@ def _append(
     weight: float,
     shape: Kernel,
     ridge: float,
-    limit: int,
 ) -> None:
     """One more row of the factor."""
     count, root = points.count, float(np.sqrt(weight))
@@ -377,39 +422,12 @@ def _append(
     way_out = "use a kernel of safedial.policies.classes.kernel"
     require(sound, "kernel", str(shape), "is not positive semi-definite at these contexts", way_out)
     pivot = float(np.sqrt(max(squared, ridge)))
-    points.reserve(limit)
-    start = count * (count + 1) // 2
-    points.factor[start : start + count] = root * projection
-    points.factor[start + count] = pivot
-    for half, value in zip(points.half, values, strict=True):
+    points.factor.extend(count + 1)
+    points.packed[-count - 1 : -1], points.packed[-1] = root * projection, pivot
+    points.half.append()
+    for half, value in zip(points.halves, values, strict=True):
         half[count] = root * (value - float(half[:count] @ projection)) / pivot
-    points.context[count], points.root[count] = context, root
+    points.rounds.append()
+    points.context[count], points.rounds.rows("root")[count] = context, root
     points.log_det += 2.0 * float(np.log(pivot)) - float(np.log(ridge))
     points.largest = max(points.largest, largest)
-    points.count = count + 1
-
-
-def _pack(state: State) -> dict[str, Any]:
-    arrays: dict[str, Any] = {"batch": np.array(state.batch, dtype=np.int64), "ridge": np.array(state.ridge)}
-    for index, points in enumerate(state.points):
-        count = points.count
-        arrays[f"{index}.context"] = points.context[:count]
-        arrays[f"{index}.root"] = points.root[:count]
-        arrays[f"{index}.half"] = points.half[:, :count]
-        arrays[f"{index}.factor"] = points.factor[: count * (count + 1) // 2]
-        arrays[f"{index}.totals"] = np.array([points.log_det, points.largest])
-    return arrays
-
-
-def _unpack(arrays: dict[str, Any]) -> State:
-    batch = tuple(int(size) for size in arrays["batch"])
-    every = []
-    for index in range(int(np.prod(batch))):
-        context, half = arrays[f"{index}.context"], arrays[f"{index}.half"]
-        points = Points(context.shape[1], len(half))
-        points.context, points.half = np.array(context), np.array(half)
-        points.root, points.factor = np.array(arrays[f"{index}.root"]), np.array(arrays[f"{index}.factor"])
-        points.log_det, points.largest = (float(value) for value in arrays[f"{index}.totals"])
-        points.count = len(context)
-        every.append(points)
-    return State(every, batch, float(arrays["ridge"]))
