@@ -229,19 +229,33 @@ class View(NamedTuple):
     rounds: Rounds | None
 
 
-class Trials(NamedTuple):
+class Trials:
     """The rounds so far, the latest fit, how many rounds it is of, and how many the next one will be of."""
 
-    rounds: Table
-    fitted: Fit
-    used: int
-    next_fit: int
-    informative_rounds: Array
+    def __init__(self, dim: int, batch: tuple[int, ...], fitted: Fit) -> None:
+        self.rounds = Table(batch, context=(0.0, (dim,)), offset=0.0, label=0.0, weight=0.0)
+        self.fitted, self.used, self.next_fit = fitted, 0, 1
+        self.informative_rounds = np.zeros(batch)
+        self._fitted_to: Rounds | None = None
 
-    def first(self, count: int) -> Rounds:
-        """Contexts, offsets, labels and weights of the first rounds."""
-        context = self.rounds.rows("context")[..., :count, :]
-        offset, label, weight = (self.rounds.rows(name)[..., :count] for name in ("offset", "label", "weight"))
+    @property
+    def fitted_to(self) -> Rounds | None:
+        """Contexts, offsets, labels and weights of the rounds that the fit is of, copied without gaps between lanes."""
+        if self.used and self._fitted_to is None:
+            self._fitted_to = self._copied()
+        return self._fitted_to
+
+    def refit(self, *, size: float, ridge: float) -> None:
+        """Fit all rounds so far."""
+        self.used = self.rounds.count
+        self._fitted_to = rounds = self._copied()
+        self.fitted = fit(*rounds, self.fitted.coef, size=size, ridge=ridge)
+        self.next_fit = max(self.used + 1, int(self.used * GROWTH))
+
+    def _copied(self) -> Rounds:
+        context = np.ascontiguousarray(self.rounds.rows("context")[..., : self.used, :])
+        names = ("offset", "label", "weight")
+        offset, label, weight = (np.ascontiguousarray(self.rounds.rows(name)[..., : self.used]) for name in names)
         return context, offset, label, weight
 
 
@@ -289,8 +303,7 @@ class Binary(FunctionClass):
         return float(np.log(self.odds))
 
     def init(self, dim: int, *, ridge: Any = None, batch: tuple[int, ...] = (), targets: int = 1) -> Trials:
-        rounds = Table(batch, context=(0.0, (dim,)), offset=0.0, label=0.0, weight=0.0)
-        return Trials(rounds, nothing_yet(dim, self.damp, batch), 0, 1, np.zeros(batch))
+        return Trials(dim, batch, nothing_yet(dim, self.damp, batch))
 
     def look(self, state: Trials, context: Any) -> View:
         batch = state.informative_rounds.shape
@@ -299,8 +312,7 @@ class Binary(FunctionClass):
         width = np.sqrt(np.maximum(np.vecdot(context, direction), 0.0))
         norm_of = np.sqrt(np.vecdot(context, context))
         value = np.vecdot(context, state.fitted.coef)
-        used = state.first(state.used) if state.used else None
-        return View(value, width, norm_of, state.informative_rounds, state.fitted, context, used)
+        return View(value, width, norm_of, state.informative_rounds, state.fitted, context, state.fitted_to)
 
     def bounds(self, view: View, target: int, *, noise: Any, spec: SafetySpec) -> Interval:
         size, damp, base = self.norm, self.damp, self.base
@@ -327,12 +339,10 @@ class Binary(FunctionClass):
         rounds.rows("offset")[..., row] = np.log(np.where(used, intensity, 1.0)) + self.base
         rounds.rows("label")[..., row] = np.where(used, label, 0.0)
         rounds.rows("weight")[..., row] = used
-        state = state._replace(informative_rounds=state.informative_rounds + used)
-        if rounds.count < state.next_fit:
-            return state
-        count = rounds.count
-        fitted = fit(*state.first(count), state.fitted.coef, size=self.norm, ridge=self.damp)
-        return state._replace(fitted=fitted, used=count, next_fit=max(count + 1, int(count * GROWTH)))
+        state.informative_rounds = state.informative_rounds + used
+        if rounds.count >= state.next_fit:
+            state.refit(size=self.norm, ridge=self.damp)
+        return state
 
     def ceiling(self, view: View, spec: SafetySpec) -> Any:
         return self.norm * view.norm + self.base
