@@ -249,7 +249,7 @@ def test_what_cannot_be_compiled_says_so():
     for fields in (learned, {"noise_scale": own_scale(lambda z, _: z)}):
         with pytest.raises(InvalidInput, match=r"(keeps every round|of your own).*use engine='numpy'"):
             simulate("hp_probe", LinearWorld(dim=2), make_spec(**fields), rounds=5, seeds=1, engine="jax")
-    with pytest.raises(InvalidInput, match=r"policy = 'hp_bayes': needs quantiles .*use engine='numpy'"):
+    with pytest.raises(InvalidInput, match=r"engine = 'jax': hp_bayes needs quantiles .*use engine 'numpy'"):
         simulate("hp_bayes", LinearWorld(dim=2), make_spec(), rounds=5, seeds=1, engine="jax")
     spec = make_spec(guarantee="conformal")
     with pytest.raises(InvalidInput, match=r"policy = 'hp_conformal': ranks scores .*use engine='numpy'"):

@@ -14,7 +14,8 @@ from safedial.errors import InvalidInput, require
 from safedial.model.dose import Dose
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec, dose_free_learning
-from safedial.policies.baselines import clairvoyant, epsilon_greedy, fixed, hp_bayes, on_expectation, thompson
+from safedial.policies.baselines import clairvoyant, epsilon_greedy, fixed, on_expectation, thompson
+from safedial.policies.bayes import hp_bayes
 from safedial.policies.conformal import hp_conformal
 from safedial.policies.family import Family, missing_methods
 from safedial.policies.linear import hp_probe, hp_ucb
