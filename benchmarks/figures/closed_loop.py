@@ -27,8 +27,8 @@ from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec
 from safedial.paper.experiment import Experiment, Found, OwnSeeds, Rows, Table, cells
 from safedial.policies import make_policy
+from safedial.policies.conformal import OFF
 from safedial.rounds.agent import Agent
-from safedial.rounds.conformal_terms import OFF
 from safedial.rounds.rules import write_parts
 from safedial.stats import as_seeds
 from safedial.tools.pages import COLOURS, columns, legend_below, new_figure, read_provenance, save

@@ -132,13 +132,18 @@ def _point(panel: Any, row: dict[str, Any]) -> None:
     point(panel, at, COLOURS[row["policy"]], look, filled=row["guarantee_holds"])
 
 
+def watches(policy: str) -> bool:
+    """Whether a policy watches that rounds are exchangeable."""
+    return GUARANTEES[make_policy(policy).guarantee].exchangeable
+
+
 def table(folder: Path) -> list[Table | str]:
     """Reward and violations of every policy in every world."""
     rows, lines = read_rows(folder / "conformal.csv"), []
     for row in rows:
         forms = ("{world}", "{series}", "{reward_share:.1%}", cell_or_dash(row, "attainable_share", ".1%"))
         forms = (*forms, "{full_dose_violation_rate:.3%}", "{violation_rate:.3%}")
-        alarms = "{alarmed_seeds:.0f} of {seeds:.0f}" if make_policy(row["policy"]).alarmed else ""
+        alarms = "{alarmed_seeds:.0f} of {seeds:.0f}" if watches(row["policy"]) else ""
         lines.append(cells(row, (*forms, "yes" if row["guarantee_holds"] else "no", alarms)))
     heads = ["world", "policy", "reward share", "of the attainable", "violations, full doses", "violations"]
     title = f"Six worlds, d = {rows[0]['dim']:.0f}, τ = 0.5, risk {rows[0]['risk']:.0%} per round"

@@ -4,7 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from safedial.bounds.ranks import conforming_bound, p_value, p_values, places
+from safedial.bounds.conforming import conforming_bound
+from safedial.bounds.ranks import TIE, chances, places
+from safedial.policies.bets import Bets
 
 
 @given(st.integers(0, 5000), st.floats(0.001, 0.999))
@@ -41,8 +43,8 @@ def test_the_next_score_exceeds_the_ranked_one_as_often_as_stated():
 def test_p_values_of_exchangeable_scores_are_uniform_and_independent():
     rng = np.random.default_rng(1)
     scores = rng.standard_normal((4000, 30))
-    nobody = np.zeros_like(scores, dtype=int)
-    found = p_values(scores[:, :10], nobody[:, :10], scores[:, 10:], nobody[:, 10:])
+    group, member = np.zeros_like(scores, dtype=int), np.ones_like(scores, dtype=bool)
+    found = chances(-scores, -scores, group, member, first=10)
     for place in (0, 10, 19):
         grid = np.arange(1, 12 + place) / (11 + place)
         share = np.searchsorted(np.sort(found[:, place]), grid + 1e-12, side="right") / 4000
@@ -65,31 +67,34 @@ def test_the_conforming_bound_is_the_largest_value_that_enough_rounds_support(pa
         assert found == pytest.approx(max(conforms), abs=1e-9)
 
 
-def test_p_values_of_a_batch_are_those_of_one_score_at_a_time():
+def test_p_values_of_many_rounds_are_those_of_one_at_a_time():
     rng = np.random.default_rng(2)
-    old, new = rng.integers(0, 6, (3, 2, 14)).astype(float), rng.integers(0, 6, (3, 2, 9)).astype(float)
-    old_groups, new_groups = rng.integers(0, 3, old.shape), rng.integers(0, 4, new.shape)
-    old[rng.random(old.shape) < 0.2], new[rng.random(new.shape) < 0.2] = np.inf, np.inf
-    found = p_values(old, old_groups, new, new_groups)
-    for index in np.ndindex(3, 2):
-        for step in range(9):
-            score, group = new[index][step], new_groups[index][step]
-            before = np.concatenate(
-                [old[index][old_groups[index] == group], new[index][:step][new_groups[index][:step] == group]]
-            )
-            expected = p_value(np.sort(before[np.isfinite(before)]), score) if np.isfinite(score) else np.nan
-            np.testing.assert_equal(found[index][step], expected)
+    low = rng.integers(0, 6, (3, 23)).astype(float)
+    up = low + rng.integers(0, 2, low.shape)
+    group, member = rng.integers(0, 3, low.shape), rng.random(low.shape) < 0.8
+    low[rng.random(low.shape) < 0.2], up[rng.random(low.shape) < 0.1] = -np.inf, np.inf
+    for first in (0, 14):
+        found = chances(low, up, group, member, first=first)
+        for lane, place in np.ndindex(3, 23 - first):
+            here = first + place
+            mates = low[lane, :here][member[lane, :here] & (group[lane, :here] == group[lane, here])]
+            expected = (1 + np.sum(mates <= up[lane, here])) / (1 + mates.size) if member[lane, here] else np.nan
+            np.testing.assert_equal(found[lane, place], expected)
 
 
 def test_a_rounding_breaks_no_tie_between_scores():
     """p-values of scores of few values are the same whatever their last digits are."""
     rng = np.random.default_rng(4)
-    old, new = rng.integers(-3, 4, (2, 40)) * 0.1, rng.integers(-3, 4, (2, 30)) * 0.1
-    groups = rng.integers(0, 2, old.shape), rng.integers(0, 2, new.shape)
-    exact = p_values(old, groups[0], new, groups[1])
-    for _ in range(20):
-        shaken = [part + rng.uniform(-1e-13, 1e-13, part.shape) for part in (old, new)]
-        np.testing.assert_array_equal(p_values(shaken[0], groups[0], shaken[1], groups[1]), exact)
-        assert p_value(np.sort(shaken[0][0]), shaken[1][0, 0]) == p_value(np.sort(old[0]), new[0, 0])
-    just_above = 0.1 + 1e-13
-    assert p_value(np.sort(old[0]), just_above) > (1 + np.sum(old[0] >= just_above)) / (1 + old[0].size)
+    scores = rng.integers(-3, 4, 70) * 0.1
+
+    def evidence(scores, lanes):
+        bets = Bets(lanes, tie=TIE)
+        for score in scores:
+            bets.tell(bets.open(), low=score, up=score)
+        return float(np.max(bets.evidence().value))
+
+    for lanes in ((), (1,)):
+        exact = evidence(scores, lanes)
+        for _ in range(5):
+            shaken = scores + rng.uniform(-1e-13, 1e-13, scores.shape)
+            assert evidence(shaken, lanes) == pytest.approx(exact, rel=1e-12)

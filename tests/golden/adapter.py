@@ -296,12 +296,12 @@ def _numbers(decision):
         return _shield_numbers(seen)
     if name == "hp_conformal":
         return {
-            "mean cost": seen.cost,
-            "rounds": seen.rounds,
-            "known": seen.known,
-            "fitted": seen.fitted,
-            "calibrating": sum(seen.sizes.tolist()),
-            "tenth": seen.tenth,
+            "mean cost": seen["mean_cost"],
+            "rounds": seen["rounds"],
+            "known": seen["known"],
+            "fitted": seen["fitted"],
+            "calibrating": seen["calibrating"],
+            "tenth": seen["tenth"],
         }
     if hasattr(seen, "predictions"):
         parts = {}
@@ -362,10 +362,10 @@ def totals(case, *, engine="numpy"):
         size.append(np.sum(played.action, axis=0))
 
     def observe(now):
-        for place in np.flatnonzero(np.ravel(policy.alarmed(now.estimate))):
+        for place in np.flatnonzero(np.ravel(now.estimate.bets.crossed)):
             alarms.setdefault(int(place), now.number)
 
-    watched = getattr(policy, "alarmed", None) is not None
+    watched = policy.name == "hp_conformal"
     if engine == "numpy":
         given = {"record": record} | ({"observe": observe} if watched else {})
     with warnings.catch_warnings():

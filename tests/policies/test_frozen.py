@@ -3,32 +3,23 @@
 import numpy as np
 import pytest
 
-from safedial import make_policy
+from safedial import InvalidInput
+from safedial.bounds.conforming import calibration
 from safedial.bounds.ranks import places
-from safedial.policies.conformal_rounds import FIRST_FIT, Rounds, Setup
+from safedial.policies import table
+from safedial.policies.conformal import FIRST_FIT
 from tests.conftest import make_spec
-
-
-def filled(setup, count, dim, seed, ridge=0.7, batch=()):
-    """Rounds with random contexts and outcomes, refitted at the end."""
-    rng = np.random.default_rng(seed)
-    state = Rounds(dim, ridge=ridge, batch=batch, setup=setup)
-    for _ in range(count):
-        context = rng.standard_normal((*batch, dim))
-        noise = rng.standard_normal((2, *batch))
-        state.append(context, context[..., 0] + noise[0], context.sum(axis=-1) + noise[1])
-    state.refit()
-    return state, rng.standard_normal((*batch, dim))
+from tests.policies.conformal_states import add, ask, conformal, filled, refit, tell, upper
 
 
 def ridge_coef(rows, targets, ridge):
     return np.linalg.solve(rows.T @ rows + ridge * np.eye(rows.shape[1]), rows.T @ targets)
 
 
-def brute_force(state, context, risk):
+def brute_force(state, context, risk, ridge):
     """sup{y : (context, y) conforms}, by refitting with the new round for many y; no closed form."""
-    count, ridge = state.count, state.ridge
-    rows, reward, cost = state.context[:count], state.reward[:count], state.cost[:count]
+    count = state.count
+    rows, reward, cost = (state.rounds.rows(name) for name in ("context", "reward", "cost"))
     apart = rows[0:count:2]
     benefit = ridge_coef(apart, reward[0:count:2], ridge)
     held = np.arange(1, count, 2)
@@ -65,13 +56,10 @@ def test_full_conformal_equals_its_definition(count):
             float(rng.choice([0.05, 1.0, 5.0])),
             float(rng.choice([0.15, 0.3, 0.6])),
         )
-        setup = Setup()
-        state, context = filled(setup, int(rng.integers(20, 60)), dim, seed, ridge)
+        policy, state, context = filled(int(rng.integers(20, 60)), dim, seed, ridge=ridge, risk=risk)
         context = context * float(rng.choice([0.5, 1.0, 30.0]))
-        policy = make_policy("hp_conformal")
-        seen = policy.predict(state, context)
-        found = policy.decide(seen, make_spec(violation_risk=risk), round=1.0, coin=0.5).bounds.cost_upper
-        expected = brute_force(state, context, risk)
+        found = upper(policy, state, context)
+        expected = brute_force(state, context, risk, ridge)
         assert np.isfinite(found) == np.isfinite(expected), seed
         if np.isfinite(found):
             finite += 1
@@ -79,105 +67,163 @@ def test_full_conformal_equals_its_definition(count):
     assert finite > 100
 
 
-def test_a_batch_equals_its_elements():
-    whole, context = filled(Setup(), 90, 3, 5, batch=(1, 4))
-    spec = make_spec(violation_risk=np.array([0.1, 0.3])[:, None])
-    found = bound(whole, context, spec)
+def test_lanes_equal_single_lanes_in_their_bounds():
+    risks = np.array([0.1, 0.3])[:, None]
+    lanes, state, context = filled(90, 3, 5, lanes=(1, 4), risk=risks)
+    found = upper(lanes, state, context)
     for seed in range(4):
-        alone = Rounds(3, ridge=0.7)
-        for step in range(90):
-            alone.append(*(getattr(whole, name)[0, seed, step] for name in ("context", "reward", "cost")))
-        alone.refit()
         for row, risk in enumerate((0.1, 0.3)):
-            single = bound(alone, context[0, seed], make_spec(violation_risk=risk))
-            assert single == pytest.approx(found[row, seed], rel=1e-9)
+            policy = conformal(3, make_spec(ridge=0.7, violation_risk=risk))
+            alone = policy.init()
+            for step in range(90):
+                parts = (getattr(state.rounds, name)[0, seed, step] for name in ("context", "reward", "cost"))
+                add(policy, alone, *parts)
+            refit(policy, alone)
+            assert upper(policy, alone, context[0, seed]) == pytest.approx(found[row, seed], rel=1e-9)
 
 
-def bound(state, context, spec):
-    policy = make_policy("hp_conformal")
-    return policy.decide(policy.predict(state, context), spec, round=1.0, coin=0.5).bounds.cost_upper
+def test_lanes_with_rounds_of_their_own_fate_are_single_lanes():
+    """Lost, left-out and late rounds of each lane, labels, a window and a lag: bounds and evidence are the same."""
+    options = {"group": 0, "window": 100, "lag": 3}
+    policy, rng, seeds = conformal(2, make_spec(violation_risk=0.3), **options), np.random.default_rng(6), 5
+    state, alone = policy.init((seeds,)), [policy.init() for _ in range(seeds)]
+    late = []
+    for number in range(330):
+        context = np.stack([rng.integers(0, 2, seeds), rng.standard_normal(seeds)], axis=-1).astype(float)
+        outcome = context.sum(axis=-1) + rng.standard_normal(seeds) + 0.01 * number
+        fate = rng.choice(["known", "lost", "left", "late"], seeds, p=[0.85, 0.05, 0.05, 0.05])
+        for each in (state, *alone):
+            policy.begin(each)
+        bound = ask(policy, state, context, number + 1.0)
+        for lane, each in enumerate(alone):
+            one = ask(policy, each, context[lane], number + 1.0)
+            assert one.numbers["cost_upper"] == pytest.approx(bound.numbers["cost_upper"][lane], rel=1e-9)
+            told = {"known": fate[lane] == "known", "left": fate[lane] == "left"}
+            add(policy, each, context[lane], outcome[lane], outcome[lane], **told)
+        add(policy, state, context, outcome, outcome, known=fate == "known", left=fate == "left")
+        late += [
+            (number + 1 + int(rng.integers(40)), number, lane, outcome[lane]) for lane in np.flatnonzero(fate == "late")
+        ]
+        for when, place, lane, cost in [each for each in late if each[0] <= number]:
+            late.remove((when, place, lane, cost))
+            tell(policy, alone[lane], place, cost, cost)
+            tell(policy, state, place, cost, cost, known=np.arange(seeds) == lane)
+    for each in (state, *alone):
+        refit(policy, each)  # rounds that one lane only has heard of later count alike
+    found = policy.evidence(state)["drift"].value
+    np.testing.assert_allclose(found, [policy.evidence(each)["drift"].value for each in alone], rtol=1e-9)
+    assert np.any(found != 1.0)
+
+
+def test_many_groups_are_bounded_as_few_ones():
+    rng = np.random.default_rng(0)
+    rows, residual = rng.standard_normal((2, 60, 3)), rng.standard_normal((2, 60))
+    codes = rng.integers(-1, 2, (2, 60))
+    parts = {"risk": np.array([[0.2]])}
+    few = calibration(np.eye(3), np.ones((2, 3)), rows, residual, codes, **parts)
+    many = calibration(np.eye(3), np.ones((2, 3)), rows, residual, np.where(codes == 1, 20, codes), **parts)
+    assert few.by_group is not None
+    assert many.by_group is None
+    context = 30.0 * rng.standard_normal((2, 3))  # so long that some slopes are negative
+    for x in (context, context / 100.0):
+        found = few.upper(x, code=np.array([0, 1])), many.upper(x, code=np.array([0, 20]))
+        np.testing.assert_array_equal(*found)
+    assert np.all(np.isinf(many.upper(context, code=np.array([7, 99]))))
 
 
 def test_rescoring_at_a_refit_equals_computing_from_scratch():
-    state, _ = filled(Setup(), 151, 3, 3)
-    rows, held = state.context[0:151:2], state.context[1:151:2]
-    cost_coef = ridge_coef(rows, state.cost[0:151:2], 0.7)
-    benefit = ridge_coef(rows, state.reward[0:151:2], 0.7)
-    scores = state.cost[1:151:2] - held @ cost_coef
-    np.testing.assert_allclose(state.frozen.scores, scores, atol=1e-12)
-    assert state.frozen.scored.tolist() == (held @ benefit >= 0).tolist()
+    _, state, _ = filled(151, 3, 3)
+    context, cost, reward = (state.rounds.rows(name) for name in ("context", "cost", "reward"))
+    rows, held = context[0:151:2], context[1:151:2]
+    benefit = ridge_coef(rows, reward[0:151:2], 0.7)
+    scores = cost[1:151:2] - held @ ridge_coef(rows, cost[0:151:2], 0.7)
+    bets = state.bets.rounds
+    np.testing.assert_allclose(bets.low[1:151:2], -scores, atol=1e-12)
+    assert bets.group[1:151:2].tolist() == (held @ benefit >= 0).tolist()
+    assert not bets.member[0:151:2].any()
 
 
 def test_a_round_that_is_not_known_scores_infinity_and_does_not_train():
-    state = Rounds(1, ridge=1.0)
+    policy = conformal(1)
+    state = policy.init()
     for step in range(FIRST_FIT):
-        state.append(np.ones(1), 1.0, np.inf if step in (2, 3) else 1.0)
-    state.refit()
-    frozen = state.frozen
-    assert np.isinf(frozen.scores).tolist() == np.isinf(frozen.residual).tolist() == [False, True] + 8 * [False]
-    assert frozen.sizes.tolist() == [0, 10, 0]
-    assert frozen.cost(np.ones((1, 1)))[0] == pytest.approx(9 / 10)
-    assert frozen.coef[0] == pytest.approx(18 / 19)
-    assert bound(state, np.ones(1), make_spec(violation_risk=0.1)) == np.inf, "the largest of 9 is not known"
+        add(policy, state, np.ones(1), 1.0, 1.0, known=step not in (2, 3))
+    refit(policy, state)
+    held = state.rounds.code[:FIRST_FIT] >= 0
+    residual = state.rounds.residual[:FIRST_FIT][held]
+    assert (
+        np.isinf(residual).tolist() == np.isinf(state.bets.rounds.low[1:20:2]).tolist() == [False, True] + 8 * [False]
+    )
+    assert state.cost[0] == pytest.approx(9 / 10)
+    assert state.coef[0] == pytest.approx(18 / 19)
+    found = ask(policy, state, np.ones(1))
+    assert found.numbers["size"] == 10
+    assert found.numbers["cost_upper"] == np.inf, "the largest of 9 is not known"
+    assert (found.ready, found.limit, found.numbers["unknown"]) == (False, "start_dose", 1)
 
 
 def test_an_outcome_that_comes_late_counts_from_the_next_refit_on():
-    state = Rounds(1, ridge=1.0)
+    policy = conformal(1)
+    state = policy.init()
     for step in range(FIRST_FIT):
-        state.append(np.ones(1), 1.0, np.inf if step == 5 else 1.0)
-    state.refit()
-    state.fill(5, 1.0, 1.0)
-    assert np.isinf(state.frozen.scores).sum() == 1
-    state.refit()
-    assert np.isinf(state.frozen.scores).sum() == 0
+        add(policy, state, np.ones(1), 1.0, 1.0, known=step != 5)
+    refit(policy, state)
+    tell(policy, state, 5, 1.0, 1.0)
+    held = state.rounds.code[:FIRST_FIT] >= 0
+    assert np.isinf(state.rounds.residual[:FIRST_FIT][held]).sum() == 1
+    refit(policy, state)
+    assert np.isinf(state.rounds.residual[:FIRST_FIT][held]).sum() == 0
 
 
 def test_what_leaves_the_window_is_forgotten():
-    state, _ = filled(Setup(window=100), 240, 2, 0)
-    assert (state.count, state.dropped, state.cost.shape[-1] <= 200) == (240, 140, True)
-    assert state.frozen.scores.size == 50
+    policy, state, context = filled(240, 2, 0, window=100)
+    assert (state.count, state.rounds.first, state.rounds.count) == (240, 140, 100)
+    assert int((state.rounds.rows("code") >= 0).sum()) == 50
     assert state.next_fit == 250
-    state.fill(3, 0.0, 0.0)
-    assert state.count == 240
-    short = Rounds(2, ridge=0.7, setup=Setup(window=100))
-    rows = [getattr(state, name)[:100] for name in ("context", "reward", "cost")]
-    for row in zip(*rows, strict=True):
-        short.append(*row)
-    short.refit()
-    np.testing.assert_allclose(short.frozen.scores, state.frozen.scores, atol=1e-12)
+    before = table.digest(state)
+    tell(policy, state, 3, 0.0, 0.0)
+    assert table.digest(state) == before
+    short = policy.init()
+    for row in zip(*(state.rounds.rows(name) for name in ("context", "reward", "cost")), strict=True):
+        add(policy, short, *row)
+    refit(policy, short)
+    assert upper(policy, short, context) == pytest.approx(upper(policy, state, context), rel=1e-12)
 
 
 def test_a_lag_leaves_the_latest_rounds_out():
-    state, _ = filled(Setup(lag=30), 100, 2, 0)
-    assert (state.fitted, state.frozen.scores.size, state.known.size) == (70, 35, 70)
-    early, _ = filled(Setup(), 70, 2, 0)
-    np.testing.assert_allclose(state.frozen.scores, early.frozen.scores)
+    policy, state, context = filled(100, 2, 0, lag=30)
+    assert (state.fitted, int((state.rounds.rows("code") >= 0).sum())) == (70, 35)
+    early, before, _ = filled(70, 2, 0)
+    assert upper(policy, state, context) == pytest.approx(upper(early, before, context), rel=1e-12)
 
 
 def test_many_labels_are_remarked_on_and_a_faulty_group_is_named():
-    from safedial import InvalidInput
-
-    state = Rounds(1, ridge=1.0, setup=Setup(group=0))
+    policy = conformal(1, group=0)
+    state = policy.init()
     for value in range(99):
-        state.append(np.array([float(value)]), 0.0, 0.0)
+        add(policy, state, [float(value)])
     with pytest.warns(UserWarning, match="100 labels"):
-        state.append(np.array([99.0]), 0.0, 0.0)
-    state.refit()
+        add(policy, state, [99.0])
+    refit(policy, state)
+    faulty = conformal(1, group=lambda _: {}["x"])
     with pytest.raises(InvalidInput, match="KeyError"):
-        Rounds(1, ridge=1.0, setup=Setup(group=lambda _: {}["x"])).append(np.ones(1), 0.0, 0.0)
+        add(faulty, faulty.init(), np.ones(1))
 
 
 def test_labels_are_texts_or_numbers():
-    from safedial import InvalidInput
-
     for label in (None, float("nan"), [1]):
+        policy = conformal(1, group=lambda _, label=label: label)
         with pytest.raises(InvalidInput, match="group"):
-            Rounds(1, ridge=1.0, setup=Setup(group=lambda _, label=label: label)).append(np.ones(1), 0.0, 0.0)
-    state = Rounds(2, ridge=1.0, setup=Setup(group=1))
+            add(policy, policy.init(), np.ones(1))
+    policy = conformal(2, group=1)
+    state = policy.init()
     for value in (3.0, 1.0, 3.0):
-        state.append(np.array([0.0, value]), 0.0, 0.0)
-    assert state.label[:3].tolist() == [0, 1, 0]
-    assert state.label_of(np.array([0.0, 9.0]), learn=False) == 2
-    numbers = Rounds(1, ridge=1.0, setup=Setup(group=lambda x: x[0] > 0))
-    numbers.append(np.ones(1), 0.0, 0.0)
-    assert numbers.labels == {True: 0}
+        add(policy, state, [0.0, value])
+    assert state.rounds.rows("label").tolist() == [0, 1, 0]
+    assert ask(policy, state, [0.0, 9.0]).memo // 2 == 2, "one past the last"
+    again = table.unpack(policy.init(), table.pack(state))
+    assert ask(policy, again, [0.0, 1.0]).memo // 2 == 1
+    flags = conformal(1, group=lambda x: x[0] > 0)
+    state = flags.init()
+    add(flags, state, np.ones(1))
+    assert list(state.label_numbers()) == [True]

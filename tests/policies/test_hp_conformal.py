@@ -8,9 +8,9 @@ import pytest
 from scipy.stats import binomtest
 
 from safedial import InvalidInput, LinearWorld, make_policy, simulate
-from safedial.policies.conformal_rounds import calibrates
-from safedial.simulation.world import generators
+from safedial.policies.conformal import calibrates
 from tests.conftest import make_spec
+from tests.policies.conformal_states import conformal, drawn_world, played
 
 LEVEL = 1e-6
 WORLDS = {
@@ -33,12 +33,13 @@ def at_most(members, risk):
 def test_each_round_violates_at_most_as_often_as_guaranteed_within_each_group(world, count):
     """What is learned does not depend on the doses, so decisions are asked for at `TIMES` only."""
     spec = make_spec(violation_risk=np.array(RISKS)[:, None], threshold=0.5)
-    policy = make_policy("hp_conformal", start_dose=1e-3, probe=1.0)
-    for seen, choice, cost in rounds_of(policy, LinearWorld(dim=4, **world), spec, count(1500, 6000)):
-        violated = choice.intensity * cost > spec.threshold
+    policy = conformal(4, spec, probe=1.0)
+    data = drawn_world(LinearWorld(dim=4, **world), spec, count(1500, 6000), TIMES[-1])
+    for bound, intensity, cost in played(policy, data, TIMES):
+        violated = intensity * cost > spec.threshold
         for row, risk in enumerate(RISKS):
             for group in (0, 1):
-                members = violated[row][seen.code[0] == group]
+                members = violated[row][bound.memo[0] == group]
                 assert at_most(members, risk), (risk, group, members.mean())
 
 
@@ -46,44 +47,27 @@ def test_each_round_violates_at_most_as_often_as_guaranteed_within_each_group(wo
 def test_the_guarantee_holds_within_the_users_groups(count):
     spec = make_spec(violation_risk=0.1)
     world = LinearWorld(dim=3, noise="context-scale")
-    policy = make_policy("hp_conformal", start_dose=1e-3, probe=1.0, group=lambda x: "far" if x[0] > 0.5 else "near")
-    for seen, choice, cost in rounds_of(policy, world, spec, count(1500, 6000), last=400):
-        violated = (choice.intensity * cost > spec.threshold)[0]
+    policy = conformal(3, spec, probe=1.0, group=lambda x: "far" if x[0] > 0.5 else "near")
+    for bound, intensity, cost in played(policy, drawn_world(world, spec, count(1500, 6000), 400), TIMES):
+        violated = (intensity * cost > spec.threshold)[0]
         for group in range(4):
-            assert at_most(violated[seen.code[0] == group], 0.1), group
+            assert at_most(violated[bound.memo[0] == group], 0.1), group
     assert violated.mean() > 0.05, "the test is not idle"
 
 
 def test_a_dial_with_levels_keeps_the_guarantee_by_giving_its_lowest_one(count):
     """Noise is bounded, so that the start, 0.18 of at most 1 + √3, is as safe as it is declared to be."""
     risk, step, spec = 0.05, 0.18, make_spec(violation_risk=0.05)
-    policy = make_policy("hp_conformal", start_dose=step, least_dose=step)
+    policy = conformal(3, spec, start_dose=step, least_dose=step)
     raised = 0
-    for seen, choice, cost in rounds_of(policy, LinearWorld(dim=3, noise="uniform"), spec, count(1500, 6000), last=200):
-        level = np.maximum(step * np.floor(choice.intensity / step + 1e-9), step)
-        upper = choice.bounds.cost_upper
+    data = drawn_world(LinearWorld(dim=3, noise="uniform"), spec, count(1500, 6000), 200)
+    for bound, intensity, cost in played(policy, data, TIMES):
+        level = np.maximum(step * np.floor(intensity / step + 1e-9), step)
+        upper = bound.numbers["cost_upper"]
         raised += int(np.sum(np.isfinite(upper) & (upper * level > spec.threshold * (1 + 1e-9))))
         for group in (0, 1):
-            assert at_most((level * cost > spec.threshold)[0][seen.code[0] == group], risk), group
+            assert at_most((level * cost > spec.threshold)[0][bound.memo[0] == group], risk), group
     assert raised > 10, "some bounds lie below the lowest level"
-
-
-def rounds_of(policy, world, spec, seeds, last=TIMES[-1]):
-    """(prediction, choice, C/g) at each of `TIMES`, with everything learned before."""
-    rngs = generators(list(range(seeds)))
-    truth = world.draw_truth(spec, rngs)
-    draws = world.draw_chunk(spec, rngs, last)
-    state = policy.init(world.dim, ridge=spec.ridge, batch=(1, seeds))
-    for index in range(last):
-        context = draws.context[index][None]
-        means = world.means(spec, truth, context)
-        reward, cost = (
-            mean + noise[index] for mean, noise in zip(means, (draws.reward_noise, draws.cost_noise), strict=True)
-        )
-        seen = policy.predict(state, context)
-        if index + 1 in TIMES:
-            yield seen, policy.decide(seen, spec, round=index + 1.0, coin=0.5), cost
-        state = policy.update(state, seen, reward, cost, np.ones((1, seeds)))
 
 
 def test_the_simulator_plays_the_same_guarantee():

@@ -10,9 +10,9 @@ from scipy.stats import binomtest
 from safedial import LinearWorld, make_policy, simulate
 from safedial.bounds.ranks import places
 from safedial.policies import guaranteed_risk
-from safedial.policies.conformal_rounds import Setup
 from tests.conftest import make_spec
-from tests.policies.test_frozen import filled, ridge_coef
+from tests.policies.conformal_states import add, ask, conformal, filled, played, upper
+from tests.policies.test_frozen import ridge_coef
 
 LEVEL = 1e-6
 LEAN = {"groups": "none"}
@@ -27,9 +27,9 @@ def exceeds(members, risk):
     return binomtest(int(members.sum()), members.size, risk, alternative="greater").pvalue < LEVEL
 
 
-def by_refitting(state, context, risk):
+def by_refitting(state, context, risk, ridge):
     """sup{y : (context, y) conforms}: every round trains and calibrates, and each candidate y is refitted."""
-    rows, cost, ridge = state.context[: state.count], state.cost[: state.count], state.ridge
+    rows, cost = state.rounds.rows("context"), state.rounds.rows("cost")
     kept, top = (int(part) for part in places(state.count, risk))
     group = np.arange(state.count)[state.count - kept :]
 
@@ -50,18 +50,16 @@ def test_without_sign_groups_every_round_trains_and_calibrates(count):
     for seed in range(count(60, 300)):
         rng = np.random.default_rng([seed, 8])
         risk, ridge = float(rng.choice([0.1, 0.3])), float(rng.choice([0.05, 1.0]))
-        state, context = filled(Setup(signed=False), int(rng.integers(20, 60)), 3, seed, ridge)
+        policy, state, context = filled(int(rng.integers(20, 60)), 3, seed, ridge=ridge, risk=risk, **LEAN)
         context = context * float(rng.choice([0.5, 1.0, 30.0]))
-        policy = make_policy("hp_conformal", **LEAN)
-        seen = policy.predict(state, context)
-        found = policy.decide(seen, make_spec(violation_risk=risk), round=1.0, coin=0.5).bounds.cost_upper
-        expected = by_refitting(state, context, risk)
+        found = upper(policy, state, context)
+        expected = by_refitting(state, context, risk, ridge)
         assert np.isfinite(found) == np.isfinite(expected), seed
         if np.isfinite(found):
             finite += 1
             assert abs(found - expected) <= 1e-9 * (1 + abs(expected)), seed
-        reward = context @ ridge_coef(state.context[: state.count], state.reward[: state.count], ridge)
-        assert seen.reward == pytest.approx(reward), "r̂ is fitted to all rounds too"
+        reward = context @ ridge_coef(state.rounds.rows("context"), state.rounds.rows("reward"), ridge)
+        assert ask(policy, state, context).index == pytest.approx(reward), "r̂ is fitted to all rounds too"
     assert finite > 40
 
 
@@ -75,28 +73,18 @@ def drawn(seeds, last, related=0.0, spread=None):
     return context, context[..., 0] + gain, 0.5 * context[..., 1] + wide * noise[1]
 
 
-def played(policy, spec, data, times):
-    """(prediction, choice, C/g) at `times`, rounds from 1, with everything learned before."""
-    state = policy.init(3, ridge=1.0, batch=(1, data[1].shape[-1]))
-    for index, (context, reward, cost) in enumerate(zip(*data, strict=True)):
-        seen = policy.predict(state, context)
-        if index + 1 in times:
-            yield seen, policy.decide(seen, spec, round=index + 1.0, coin=0.5), cost
-        state = policy.update(state, seen, reward, cost, np.ones(cost.shape))
-
-
 TIMES = (8, 12, 20, 21, 40, 120)
 
 
 def test_every_round_keeps_the_guarantee_from_the_first_on(count):
     """The reward's noise is the cost's, with its sign turned: which doses are full depends on past costs."""
     spec = make_spec(violation_risk=RISK)
-    policy = make_policy("hp_conformal", groups="none", probe=1.0, start_dose=1e-3)
+    policy = conformal(3, spec, groups="none", probe=1.0)
     assert guaranteed_risk(policy, spec) == RISK
     over = []
-    for _, choice, cost in played(policy, spec, drawn(count(1500, 20_000), TIMES[-1], related=-1.0), TIMES):
-        assert np.all(choice.intensity > 0.0), "a round without a dose would teach nothing"
-        violated = choice.intensity * cost > spec.threshold
+    for _, intensity, cost in played(policy, drawn(count(1500, 20_000), TIMES[-1], related=-1.0), TIMES):
+        assert np.all(intensity > 0.0), "a round without a dose would teach nothing"
+        violated = intensity * cost > spec.threshold
         over.append(violated.mean())
         assert at_most(violated, RISK), (len(over), violated.mean())
     assert over[-1] > 0.03, "the test is not idle"
@@ -108,9 +96,9 @@ def test_the_guarantee_without_sign_groups_is_over_all_rounds_and_not_among_thos
     data = drawn(count(1500, 20_000), 120, spread=lambda x: np.where(x[..., 0] > 0.0, 2.0, 0.2))
     rates = {}
     for groups in ("sign", "none"):
-        policy = make_policy("hp_conformal", groups=groups, start_dose=1e-3, probe=1.0)
-        for seen, choice, cost in played(policy, spec, data, (120,)):
-            above, benefit = cost > choice.bounds.cost_upper, seen.reward >= 0.0
+        policy = conformal(3, spec, groups=groups, probe=1.0)
+        for bound, _, cost in played(policy, data, (120,)):
+            above, benefit = cost > bound.numbers["cost_upper"], bound.index >= 0.0
             assert at_most(above, RISK), groups
             rates[groups] = above[benefit]
     assert at_most(rates["sign"], RISK)
@@ -121,26 +109,25 @@ def test_a_user_group_keeps_its_own_guarantee_without_sign_groups(count):
     spec = make_spec(violation_risk=RISK)
     data = drawn(count(600, 20_000), 100, spread=lambda x: np.where(x[..., 2] > 0.0, 2.0, 0.2))
     data[0][..., 2] = np.sign(data[0][..., 2])
-    policy = make_policy("hp_conformal", **LEAN, group=2, start_dose=1e-3, probe=1.0)
-    for seen, choice, cost in played(policy, spec, data, (100,)):
-        assert set(np.unique(seen.code)) == {0, 2}
+    policy = conformal(3, spec, **LEAN, group=2, probe=1.0)
+    for bound, _, cost in played(policy, data, (100,)):
+        assert set(np.unique(bound.memo)) == {0, 2}
         for code in (0, 2):
-            assert at_most((cost > choice.bounds.cost_upper)[seen.code == code], RISK)
+            assert at_most((cost > bound.numbers["cost_upper"])[bound.memo == code], RISK)
 
 
 def test_the_watch_finds_a_drift_and_is_silent_without_one(count):
     """Rounds to which the watched predictor was fitted are not compared, though every round trains the bound."""
-    policy = make_policy("hp_conformal", **LEAN)
+    policy = conformal(3, **LEAN)
     for seeds, rise in ((20, 4.0), (count(200, 3000), 0.0)):
         context, reward, cost = drawn(seeds, 160)
         cost[80:] += rise
-        state = policy.init(3, ridge=1.0, batch=(1, seeds))
+        state = policy.init((1, seeds))
         for told in zip(context, reward, cost, strict=True):
-            state.append(*told)
-            if state.count >= state.next_fit:
-                state.watch()
-                state.refit()
-        assert np.all(state.alarmed) if rise else at_most(state.alarmed, 0.01)
+            policy.begin(state)
+            add(policy, state, *told)
+        alarmed = policy.evidence(state)["drift"].crossed
+        assert np.all(alarmed) if rise else at_most(alarmed, 0.01)
 
 
 @pytest.mark.parametrize(("dim", "share", "early"), [(5, 0.98, 0.8), (10, 0.968, 0.7)])

@@ -11,6 +11,11 @@ def conformal_spec(**changes):
     return SafetySpec(**({"threshold": 0.5, "violation_risk": 0.1, "guarantee": "conformal"} | changes))
 
 
+def state_of(agent):
+    """What the agent has learned."""
+    return agent._learner._state
+
+
 def outcome(rng, context, intensity):
     reward, cost = (context @ coef + 0.3 * rng.standard_normal() for coef in ([0.9, 0.1, 0.0], [0.3, 0.5, 0.1]))
     return {"reward": intensity * float(reward), "cost": intensity * float(cost)}

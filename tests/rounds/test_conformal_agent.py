@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from safedial import Agent, Dial, Features, InvalidInput, SafetySpec, hill, make_policy
+from safedial.model.dose import Dose, identity
+from safedial.policies.family import KNOWN, Asked, Task, Told
 from tests.conftest import make_spec
 from tests.rounds.conformal_rounds import DIM, conformal_spec, outcome, taught
 
@@ -24,20 +26,21 @@ KINDS = {
 def test_an_agent_decides_as_the_simulator_would(options):
     policy, spec = make_policy("hp_conformal", **options, reach=None, probe=0.01), conformal_spec(**CONSTANTS)
     agent = Agent(DIM, spec, policy=policy)
-    state, rng = policy.init(DIM, ridge=1.0, batch=(1, 1)), np.random.default_rng(5)
+    lanes, rng = policy.on(Task(dim=DIM, spec=spec, dose=Dose(identity(), identity()))), np.random.default_rng(5)
+    state = lanes.init((1, 1))
     for number in range(1, 160):
         context = rng.standard_normal(DIM)
         cost, reward = context.sum() + rng.standard_normal(), context[0] + rng.standard_normal()
         decision = agent.decide(context)
-        seen = policy.predict(state, context[None, None])
-        choice = policy.decide(seen, spec, round=float(number), coin=0.5)
-        assert decision.intensity == pytest.approx(float(choice.intensity[0, 0]), rel=1e-9)
+        lanes.begin(state)
+        asked = Asked(context[None, None], np.linalg.norm(context), float(number))
+        bound = lanes.bound(state, asked)
+        assert decision.intensity == pytest.approx(float(lanes.choose(bound, asked)[0, 0]), rel=1e-9)
         agent.update(decision, reward=reward * decision.intensity, cost=cost * decision.intensity)
-        state = policy.update(state, seen, reward, cost, np.ones((1, 1)))
-    state.watch()
-    from safedial.bounds import ranks
-
-    assert agent.evidence == pytest.approx(float(ranks.evidence(state.capital)[0, 0]), rel=1e-6)
+        lanes.open(state, asked, bound, decision.intensity)
+        told = Told(KNOWN, reward, cost, np.ones((1, 1)), cost, 0.0, decision.action, decision.intensity, context)
+        lanes.tell(state, number - 1, told)
+    assert agent.evidence == pytest.approx(float(lanes.evidence(state)["drift"].value[0, 0]), rel=1e-6)
 
 
 def test_constants_can_certify_the_start():
@@ -49,7 +52,7 @@ def test_constants_can_certify_the_start():
     assert "start-up" in decision.explain()
     assert agent.policy.options["start_dose"] is None
     assert decision.certificate["guarantee"] == "certified"
-    assert decision.prediction.informative_rounds == 0
+    assert decision.certificate["model"]["rounds_at_refit"] == 0
 
 
 def test_the_certificate_states_guarantee_group_rank_and_what_voids_it():
@@ -233,7 +236,7 @@ def test_a_loaded_agent_that_is_proved_says_no_warning(tmp_path):
 def test_agents_probe_less_than_simulations_unless_it_is_stated(tmp_path):
     agent = Agent(DIM, conformal_spec(), start_action=0.05)
     assert agent.policy.options["probe"] == 0.001
-    assert make_policy("hp_conformal").options["probe"] == 0.01
+    assert make_policy("hp_conformal").options["probe"] == "auto", "0.01 in simulations"
     for stated in (0.01, 0.2, "sqrt"):
         policy = make_policy("hp_conformal", probe=stated)
         assert Agent(DIM, conformal_spec(), policy=policy, start_action=0.05).policy.options["probe"] == stated

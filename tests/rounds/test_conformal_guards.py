@@ -7,8 +7,8 @@ import pytest
 
 from benchmarks.conformal_guards import leap, missing
 from safedial import Agent, Dial, InvalidInput, make_policy
-from safedial.rounds.conformal_terms import OFF
-from tests.rounds.conformal_rounds import DIM, conformal_spec, outcome, taught
+from safedial.policies.conformal import OFF, calibrates
+from tests.rounds.conformal_rounds import DIM, conformal_spec, outcome, state_of, taught
 
 STEP = Dial(low=0, high=10, unit="mg", levels=(0, 2, 4, 6, 8, 10))
 
@@ -127,7 +127,7 @@ def test_imported_settings_count_as_tried_ones():
 
 def test_agents_state_a_reach_of_two_and_another_can_be_asked_for():
     assert Agent(DIM, conformal_spec(), start_action=0.05).policy.options["reach"] == 2.0
-    assert make_policy("hp_conformal").options.keys().isdisjoint(OFF), "unstated in simulations: names of cells stay"
+    assert all(make_policy("hp_conformal").options[name] == "auto" for name in OFF)
     asked = Agent(DIM, conformal_spec(), start_action=0.05, policy=make_policy("hp_conformal", reach=3))
     assert asked.policy.options["reach"] == 3
     for bad in (1.0, 0, "far", True, float("inf"), float("nan")):
@@ -193,7 +193,7 @@ def test_a_dial_with_levels_gives_its_lowest_level_and_never_nothing():
             assert decision.intensity <= decision.certificate["bound_intensity"] * (1 + 1e-9)
         agent.update(decision, **outcome(rng, context, decision.intensity))
     assert {"lowest_level", "level", "start_dose"} <= limits
-    assert np.isfinite(agent._learner.rounds.cost[:400]).all(), "every round taught"
+    assert np.isfinite(state_of(agent).rounds.cost[:400]).all(), "every round taught"
 
 
 def test_the_lowest_level_is_given_as_it_is_whatever_rounding_does():
@@ -246,9 +246,10 @@ def test_a_pilot_that_differs_raises_no_alarm_where_history_only_trains():
 
 def test_history_that_only_trains_leaves_calibration_to_the_agents_own_rounds():
     agent = drifted_pilot("train", 0)
-    rounds = agent._learner.rounds
-    assert rounds.history == 150
-    assert rounds.frozen.sizes.sum() == rounds.calibrates(np.arange(rounds.fitted)).sum() < 150
+    state = state_of(agent)
+    assert state.history == 150
+    own = np.arange(150, state.fitted)
+    assert (state.rounds.rows("code") >= 0).sum() == calibrates(own).sum() < 150
     told = agent.decide(context_of(np.random.default_rng(0)))
     assert "only train the predictors" in told.explain()
     both = drifted_pilot("calibrate", 0, 1)
@@ -286,7 +287,7 @@ def test_guards_survive_saving_and_off_stays_off(tmp_path):
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     context = context_of(np.random.default_rng(5))
     assert agent.decide(context).certificate == again.decide(context).certificate
-    assert again._learner.rounds.tried == agent._learner.rounds.tried
+    assert np.array_equal(state_of(again).tried, state_of(agent).tried)
     off, _, _ = climbed(2, 70, **OFF)
     off.save(tmp_path / "off")
     assert Agent.load(tmp_path / "off").policy.options["reach"] is None
@@ -298,17 +299,17 @@ def test_guards_survive_saving_and_off_stays_off(tmp_path):
 
 def test_a_start_without_the_earlier_rounds_forgets_what_was_tried():
     agent, _, _ = climbed(2, 110)
-    assert agent._learner.rounds.tenth > 0.14
+    assert state_of(agent).tried[0] > 0.14
     agent.resume(forget=True)
-    assert agent._learner.rounds.tenth is None
+    assert state_of(agent).tried[0] == -np.inf
 
 
 def test_an_agent_leaves_out_a_round_that_was_given_nothing_for_an_unrelated_reason():
     agent, _ = taught(30)
     for vouched in (True, False):
         agent.update(agent.decide([0.1, 0.2, 1.0]), 0.0, reward=0.0, cost=0.0, unrelated=vouched)
-    assert list(agent._learner.rounds.left) == [30]
+    assert np.flatnonzero(state_of(agent).rounds.rows("left")).tolist() == [30]
     taught(60, agent, seed=5)
-    assert agent._learner.rounds.left == {30: True}
+    assert state_of(agent).rounds.code[30] == -1
     agent.update([0.1, 0.2, 1.0], 0.0, 0.0, 0.0, round=agent.decide([0.1, 0.2, 1.0]).round, unrelated=True)
-    assert list(agent._learner.rounds.left) == [30, 92]
+    assert np.flatnonzero(state_of(agent).rounds.rows("left")).tolist() == [30, 92]

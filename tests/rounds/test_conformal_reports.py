@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from safedial import Agent, InvalidInput, make_policy
-from tests.rounds.conformal_rounds import DIM, conformal_spec, outcome, taught
+from tests.rounds.conformal_rounds import DIM, conformal_spec, outcome, state_of, taught
 
 
 def test_the_first_rounds_play_what_was_declared_and_later_ones_more():
@@ -39,22 +39,22 @@ def test_a_late_outcome_is_used_at_the_next_refit():
     other, again = taught(30)
     for decision in [other.decide(again.standard_normal(DIM)) for _ in range(10)]:
         other.update(decision, **outcome(again, decision.context, decision.intensity))
-    assert np.isfinite(agent._learner.rounds.cost[:40]).all()
-    assert np.array_equal(agent._learner.rounds.context[:40], other._learner.rounds.context[:40])
+    assert np.isfinite(state_of(agent).rounds.cost[:40]).all()
+    assert np.array_equal(state_of(agent).rounds.context[:40], state_of(other).rounds.context[:40])
 
 
 def test_outcomes_by_context_must_be_those_of_the_oldest_open_rounds():
     agent, rng = taught(30)
     contexts = rng.standard_normal((3, DIM))
     agent.decide_many(contexts)
-    state = agent._learner.rounds.cost[:33].copy()
+    state = state_of(agent).rounds.cost[:33].copy()
     with pytest.raises(InvalidInput, match="differs from that of round 31"):
         agent.update(contexts[1], 0.05, 0.0, 0.0)
     with pytest.raises(InvalidInput, match="row 0: context: differs from that of round 31"):
         agent.update_many(contexts[::-1], [0.05] * 3, [0.0] * 3, [0.0] * 3)
-    assert np.array_equal(agent._learner.rounds.cost[:33], state)
+    assert np.array_equal(state_of(agent).rounds.cost[:33], state)
     agent.update_many(contexts, [0.05] * 3, [0.0] * 3, [0.0] * 3)
-    assert np.isfinite(agent._learner.rounds.cost[:33]).all()
+    assert np.isfinite(state_of(agent).rounds.cost[:33]).all()
     with pytest.raises(InvalidInput, match="reported already"):
         agent.update(contexts[0], 0.05, 0.0, 0.0)
 
@@ -72,7 +72,7 @@ def test_an_open_round_can_be_reported_by_its_number_after_loading(tmp_path):
         again.update(third.context, third.action, reward=0.1, cost=0.1, round=third.round)
     with pytest.raises(InvalidInput, match="known to the decision"):
         agent.update(third, reward=0.1, cost=0.1, round=third.round)
-    assert np.isfinite(again._learner.rounds.cost[:33]).tolist() == [True] * 30 + [False, False, True]
+    assert np.isfinite(state_of(again).rounds.cost[:33]).tolist() == [True] * 30 + [False, False, True]
 
 
 def test_a_list_of_decisions_refits_at_most_once_and_before_it():
@@ -184,10 +184,10 @@ def test_your_own_parts_are_given_again_on_load(tmp_path):
 def test_memory_stays_within_the_window():
     policy = make_policy("hp_conformal", window=100)
     agent, _ = taught(700, policy=policy)
-    assert agent._learner.rounds.cost.size <= 400
+    assert state_of(agent).rounds.cost.size <= 400
     assert agent.decide([1.0, 0.0, 0.0]).guarantee == "conformal"
     old = agent.decide([0.5, 0.5, 0.5])
     taught(300, agent, seed=4)
-    before = agent._learner.rounds.cost.copy()
+    before = state_of(agent).rounds.cost.copy()
     agent.update(old, reward=0.0, cost=0.0)
-    assert np.array_equal(agent._learner.rounds.cost, before), "a round that left the window stays forgotten"
+    assert np.array_equal(state_of(agent).rounds.cost, before), "a round that left the window stays forgotten"

@@ -31,10 +31,10 @@ def test_a_cost_says_nothing_of_an_advice_without_effect():
     assert rescaled_cost(identity(), 0.5, 0.5, 0.25) == pytest.approx(0.25)
 
 
-@pytest.mark.parametrize(("cost", "least"), [(-0.1, {}), (0.2, {0: pytest.approx(4.0)})])
+@pytest.mark.parametrize(("cost", "least"), [(-0.1, np.inf), (0.2, pytest.approx(4.0))])
 def test_a_lowered_setting_bounds_the_cost_of_the_advice_from_below_unless_its_cost_shows_nothing(cost, least):
     spec = SafetySpec(threshold=0.5, violation_risk=0.1, guarantee="conformal")
     agent = Agent(2, spec, start_action=0.05)
     decision = agent.decide([0.3, 0.2])
     agent._learner.throttled(decision.context, for_the_watch(agent._rules, 0.01, cost, 0.0), 0, 0.05)
-    assert agent._learner.bets.throttled == least
+    assert agent._learner._state.rounds.least[0] == least

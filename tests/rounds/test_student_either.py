@@ -81,7 +81,7 @@ def test_excesses_of_the_larger_bound_are_rare_under_either_assumption(count):
     spec = make_spec(violation_risk=0.1)
     policy, alone = hp_student(either=True, start_dose=0.1), hp_student(start_dose=0.1)
     for gaussian in (True, False):
-        state, plain = policy.init(2, ridge=1.0, batch=(lanes,)), alone.init(2, ridge=1.0, batch=(lanes,))
+        state, plain = policy.init(2, ridge=1.0, batch=(lanes,), spec=spec), alone.init(2, ridge=1.0, batch=(lanes,))
         for number in range(60):
             context = rng.standard_normal((lanes, 2)) + (0.2 * number if gaussian else 0.0)
             noise = rng.standard_normal(lanes) if gaussian else rng.exponential(size=lanes) - 1.0
@@ -113,7 +113,7 @@ def test_the_agent_stops_only_when_both_assumptions_look_broken(tmp_path):
     assert twin.decide([0.1, 0.2]).certificate == agent.decide([0.1, 0.2]).certificate
     agent.resume(forget=True)
     agent._learner.leave_out(3)  # a round from before
-    assert agent._learner.other.rounds.left == {}
+    assert not agent._learner.other._state.rounds.rows("left").any()
     assert agent.decide([0.1, 0.2]).limit == "start_dose"
 
 

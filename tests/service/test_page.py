@@ -245,7 +245,7 @@ def live_at_random(study, rng, steps=150):
             study.resume("looked at it")
         if not waiting or rng.random() < 0.4:
             given = {"baseline_cost": rng.choice([0.0, 0.0, 0.1, 0.55])}
-            if study.spec.learner.reads_questions:
+            if study.spec.rules.policy.options.get("base") == "proposal":
                 given = {"proposal": float(rng.uniform(0.2, 0.9))}
             asked = study.ask(rng.uniform(-0.5, 0.5, 2).tolist(), **given)
             if asked.intensity > 0.0:

@@ -53,7 +53,7 @@ def replays(monkeypatch):
 def live(study, count, seed, *, late=0.2):
     """Rounds, some of them open; those with an outcome."""
     rng, told = np.random.default_rng(seed), []
-    more = {"proposal": 0.3} if study.spec.rules.learner.reads_questions else {}
+    more = {"proposal": 0.3} if study.spec.rules.policy.options.get("base") == "proposal" else {}
     asked = [study.ask(rng.uniform(-0.6, 0.6, 2).tolist(), wait=False, **more) for _ in range(count)]
     for each in (one.result() for one in asked):
         if rng.random() >= late:

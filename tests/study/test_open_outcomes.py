@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from safedial.rounds.conformal_learner import PATIENCE
+from safedial.policies.bets import PATIENCE
+from safedial.policies.conformal import calibrates
 from safedial.rounds.outcome import Outcome, normalise
 from safedial.rounds.shield_learner import ShieldWatch, Told
 from safedial.study.manage import create_study
 from safedial.study.store import Store
-from tests.study.test_throttled import KINDS, START, learner_of, play, rules_of
+from tests.study.test_throttled import KINDS, START, learner_of, opened, play, rules_of
 
 
 class Learning:
@@ -22,9 +23,7 @@ class Learning:
 
     def round(self, noise, late=0):
         learner, context = self.learner, np.array([1.0, self.rng.uniform(-1.0, 1.0)])
-        learner.begin()
-        learner.predict(context, 1.0)
-        place, costs = learner.open(context), 0.5 * (0.5 + noise)
+        place, costs = opened(learner, context), 0.5 * (0.5 + noise)
         told = {"first": costs, "second": 0.1 * costs} if learner.rules.spec.costs else costs
         sample = normalise(learner.rules, Outcome(0.5, 0.1, told), context)
         if late is not None:
@@ -127,12 +126,14 @@ def test_a_round_that_is_open_for_long_is_passed():
     learning = Learning("conformal")
     learning.usual(3000)
     first = learning.count
-    while not learning.learner.rounds.calibrates(np.int64(learning.count)):
+    while not calibrates(learning.count):
         learning.round(0.0)
     learning.round(0.0, late=None)
     learning.usual(PATIENCE + 1)
-    assert learning.learner.bets.next == learning.count
-    assert learning.learner.rounds.next_fit > learning.count > first + PATIENCE
+    state = learning.learner._state
+    state.bets.settle()
+    assert state.bets.next == learning.count
+    assert state.next_fit > learning.count > first + PATIENCE
 
 
 def test_late_outcomes_give_the_conformal_evidence_that_prompt_ones_give():
@@ -141,7 +142,7 @@ def test_late_outcomes_give_the_conformal_evidence_that_prompt_ones_give():
         noise = 0.1 * np.sin(7.0 * number)
         prompt.round(noise)
         late.round(noise, late=0 if number < 380 else 400 - 1 - number)
-    assert late.learner.rounds.fitted <= 380
+    assert late.learner._state.fitted <= 380
     assert late.learner.evidence == prompt.learner.evidence != 1.0
 
 
@@ -161,7 +162,7 @@ def test_a_round_that_is_left_out_late_is_no_member():
     learning, other = Learning("conformal"), Learning("conformal")
     for each in (learning, other):
         each.usual(60)
-        while not each.learner.rounds.calibrates(np.int64(each.count)):
+        while not calibrates(each.count):
             each.round(0.0)
         place = each.round(9.0, late=None)
         each.usual(60)

@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import binom
 
 from safedial import Cost, SafetySpec, hp_conformal, hp_student
+from safedial.policies.family import Asked
 from safedial.rounds.kinds import make_learner
 from safedial.rounds.outcome import Outcome, for_the_watch, normalise
 from safedial.rounds.rules import Rules
@@ -40,12 +41,20 @@ def learner_of(kind):
     return make_learner(Rules.from_dict(fields))
 
 
+def opened(learner, context):
+    """The place of a new round, which is given 0.5."""
+    learner.begin()
+    if learner.reads_questions:
+        asked = Asked(context, 1.0, 1.0)
+        return learner._open(asked, learner.policy.bound(learner._state, asked), 0.5)
+    learner.predict(context, 1.0)
+    return learner.open(context)
+
+
 def play(learner, quotient, context, given=None):
     """One round: C/g is `quotient`, at a setting of 0.5; where one is `given`, it was lowered to that."""
     rules, context = learner.rules, np.array([1.0, context])
-    learner.begin()
-    learner.predict(context, 1.0)
-    place, costs = learner.open(context), (given or 0.5) * quotient
+    place, costs = opened(learner, context), (given or 0.5) * quotient
     told = {"first": costs, "second": 0.1 * costs} if rules.spec.costs else costs
     if given is None:
         learner.learn(context, 1.0, normalise(rules, Outcome(0.5, 0.1, told), context), place)

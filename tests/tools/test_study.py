@@ -37,7 +37,7 @@ def made(name, folder, **more):
 def run(study, count, *, seed=0, lag=3, odd=True, scale=1.0):
     """Rounds with late outcomes and, if `odd`, an override, voids, an expiry and a withheld dose."""
     contexts, rewards, costs = rounds_of(count, seed)
-    proposes = study.spec.rules.learner.reads_questions
+    proposes = study.spec.rules.policy.options.get("base") == "proposal"
     waiting = []
 
     def tell(place, decision):

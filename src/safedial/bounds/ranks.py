@@ -8,15 +8,6 @@ m/(n+1) (ties only help), over the draw of all of them. So with m = ⌊(n+1)δ�
 same m serves for the latest n′ = ⌈m/δ⌉ − 1 scores alone, and spends m/(n′+1), which is δ where 1/δ is whole. Which
 scores are used is decided by their number and order, not by their values, so the guarantee stays. `places` says both.
 
-**Full conformal ridge** (`conforming_bound`). Let μ̂ be the ridge estimate from all n rounds, A its Gram matrix, r_i the
-residuals. With a further round (x, y) the estimate moves along A⁻¹x; with v = (y − ⟨x,μ̂⟩)/(1 + xᵀA⁻¹x) and
-k_i = x_iᵀA⁻¹x, the residuals after it are, exactly,
-
-    e_new = v           e_i = r_i − k_i v
-
-so that e_i ≥ e_new ⟺ r_i ≥ (1 + k_i)·v: each round is a half-line in v, and the y that conform,
-#{i : e_i ≥ e_new} ≥ m, are bounded by sorting n numbers r_i/(1 + k_i). docs/conformal.md derives it.
-
 Evidence that rounds are not exchangeable, valid whenever you look.
 
 The p-values of calibration rounds, each ranked among the earlier ones under the predictor of its time, are independent
@@ -70,55 +61,6 @@ def _floor(value: Any) -> Any:
     return np.where(np.abs(value - whole) <= NEAR * np.abs(value), whole, np.floor(value))
 
 
-def p_value(earlier: Array, score: float, *, unbounded: int = 0) -> float:
-    """(1 + how many of the sorted `earlier` scores are ≥ this one)/(1 + how many there are); as many as `unbounded`
-    are added to both, whose scores may be as large as any.
-
-    If all are exchangeable, it is uniform or larger, and independent of the p-values of the earlier ones. Scores within
-    `TIE` of the largest one's size count as tied, which makes it larger.
-
-    >>> p_value(np.array([0.1, 0.4, 0.9]), 0.5), p_value(np.array([0.3]), 0.1 + 0.2)
-    (0.5, 1.0)
-    """
-    room = TIE * max(abs(score), abs(earlier[0]), abs(earlier[-1])) if earlier.size else 0.0
-    above = earlier.size - int(np.searchsorted(earlier, score - room, side="left"))
-    return (1.0 + unbounded + above) / (1.0 + unbounded + earlier.size)
-
-
-def p_values(old: Array, old_groups: Any, new: Array, new_groups: Any) -> Array:
-    """`p_value` of each new score (..., m) among the earlier ones of its group: the old (..., n) and the new before it.
-
-    A score of +∞ is unknown: it does not count, and its own p-value is NaN. All batches at once: scores are
-    replaced by their ranks (a new one before an old one equal to it), and each batch and group is an interval of keys.
-    """
-    count, m = int(np.prod(new.shape[:-1])), new.shape[-1]
-    scores, before = new.reshape(count, m), old.reshape(count, old.shape[-1])
-    groups, former = new_groups.reshape(count, m), old_groups.reshape(count, old.shape[-1])
-    kinds = 1 + int(max(groups.max(initial=0), former.max(initial=0)))
-    known, counted = np.isfinite(scores), np.isfinite(before)
-    sizes = [
-        np.max(np.abs(part), axis=1, where=told, initial=0.0) for part, told in ((scores, known), (before, counted))
-    ]
-    lowered = scores - TIE * np.maximum(*sizes)[:, None]
-    batch = np.arange(count)[:, None] * kinds
-    width = m + old.shape[-1]
-    order = np.argsort(np.concatenate([lowered, before], axis=1), axis=1, kind="stable")
-    rank = np.empty_like(order)
-    np.put_along_axis(rank, order, np.arange(width)[None, :], axis=1)
-    keys = np.sort(((batch + former) * width + rank[:, m:])[counted])
-    first = (batch + groups) * width
-    place, low, high = (np.searchsorted(keys, edge) for edge in (first + rank[:, :m], first, first + width))
-    above, total = high - place, high - low
-    step = max(1, TABLE // (m * m + 1))
-    for start in range(0, count, step):
-        part = slice(start, start + step)
-        mine, theirs = lowered[part, :, None], scores[part, None, :]
-        beside = (groups[part, :, None] == groups[part, None, :]) & known[part, None, :] & np.tri(m, k=-1, dtype=bool)
-        above[part] += (beside & (theirs >= mine)).sum(axis=-1)
-        total[part] += beside.sum(axis=-1)
-    return np.where(known, (1.0 + above) / (1.0 + total), np.nan).reshape(new.shape)
-
-
 def chances(low: Array, up: Array, group: Any, member: Any, *, first: int = 0) -> Array:
     """The p-values of the rounds from `first` on, (lanes, n − first), each among the earlier rounds of its group.
 
@@ -135,22 +77,16 @@ def chances(low: Array, up: Array, group: Any, member: Any, *, first: int = 0) -
     [[1.0, 0.5, 0.6666666666666666]]
     """
     lanes, count = low.shape
-    # Those before `first`, by one sort: each round from `first` on is put, by `up`, behind the lower ones of its group.
-    values = np.concatenate([low[:, :first], up[:, first:]], axis=1)
-    order = np.lexsort((values, group), axis=-1)
-    places = np.empty_like(order)
-    np.put_along_axis(places, order, np.arange(count)[None, :], axis=1)
-    counted = np.take_along_axis(member & (np.arange(count) < first), order, axis=1)
-    groups = np.take_along_axis(group, order, axis=1)
-    change = groups[:, 1:] != groups[:, :-1]
-    edge = np.ones((lanes, 1), dtype=bool)
-    seen = np.cumsum(counted, axis=1)
-    starts = np.where(np.concatenate([edge, change], axis=1), seen - counted, 0)
-    ends = np.where(np.concatenate([change, edge], axis=1), seen, count)
-    before = np.maximum.accumulate(starts, axis=1)
-    after = np.minimum.accumulate(ends[:, ::-1], axis=1)[:, ::-1]
-    mine = places[:, first:]
-    above, total = (np.take_along_axis(each - before, mine, axis=1) for each in (seen, after))
+    # Those before `first`, by one sort of all lanes: numbers are replaced by their ranks (a `low` before an `up` equal
+    # to it), so that each lane and group is an interval of whole numbers.
+    order = np.argsort(np.concatenate([low[:, :first], up[:, first:]], axis=1), axis=1, kind="stable")
+    rank = np.empty_like(order)
+    np.put_along_axis(rank, order, np.arange(count)[None, :], axis=1)
+    starts = (np.arange(lanes)[:, None] * (1 + int(group.max(initial=0))) + group) * count
+    keys = np.sort((starts + rank)[:, :first][member[:, :first]])
+    starts, rank = starts[:, first:], rank[:, first:]
+    place, begin, end = (np.searchsorted(keys, edge) for edge in (starts + rank, starts, starts + count))
+    above, total = place - begin, end - begin
     # Those from `first` on are compared with each other.
     step = max(1, TABLE // ((count - first) ** 2 + 1))
     for lane in range(0, lanes, step):
@@ -160,28 +96,6 @@ def chances(low: Array, up: Array, group: Any, member: Any, *, first: int = 0) -
         above[lane : lane + step] += (beside & (low[part][:, None, :] <= up[part][:, :, None])).sum(axis=-1)
         total[lane : lane + step] += beside.sum(axis=-1)
     return np.where(member[:, first:], (1.0 + above) / (1.0 + total), np.nan)
-
-
-def conforming_bound(residual: Array, slope: Array, top: int) -> float:
-    """The largest v with #{i : residual_i ≥ slope_i·v} ≥ top; +∞ if it has no bound, or none conforms, or top is 0.
-
-    A round with slope > 0 counts for v ≤ residual/slope. A slope ≤ 0 is rare (it needs x_iᵀA⁻¹x ≤ −1): such a
-    round counts for v ≥ residual/slope, or, at slope 0, always or never.
-
-    >>> conforming_bound(np.array([1.0, 2.0, 3.0]), np.ones(3), 2)
-    2.0
-    """
-    if top < 1:
-        return np.inf
-    ordinary = slope > 0.0
-    limits = np.sort(residual[ordinary] / slope[ordinary])[::-1]
-    starts = np.sort(residual[slope < 0.0] / slope[slope < 0.0])
-    always = int(np.sum((slope == 0.0) & (residual >= 0.0)))
-    if starts.size + always >= top:
-        return np.inf
-    counted = np.arange(1, limits.size + 1) + np.searchsorted(starts, limits, side="right") + always
-    conforming = counted >= top
-    return float(limits[np.argmax(conforming)]) if conforming.any() else np.inf
 
 
 # --- Evidence that rounds are not exchangeable, valid whenever you look

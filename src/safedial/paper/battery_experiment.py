@@ -65,7 +65,7 @@ from safedial.paper.embedders import (
 from safedial.paper.experiment import Experiment, Found, OwnSeeds, Rows, Table, as_html, cells
 from safedial.policies import make_policy
 from safedial.policies.baselines import clairvoyant
-from safedial.rounds.conformal_terms import OFF
+from safedial.policies.conformal import OFF
 from safedial.stats import as_seeds, seed_interval
 from safedial.tools.pages import (
     COLOURS,

@@ -213,10 +213,11 @@ class Bets:
         first, last = int(self.next.min()), int(stop.max())
         while first < last:
             end = min(last, first + max(BLOCK, (first - self.rounds.first) // 10))
-            found, hits = self._chances(first, end), self.rounds.hit[self._rows(first, end)]
+            found, hits = self.chances(first, end), self.rounds.hit[self._rows(first, end)]
             for step in range(end - first):
-                here = (self.next <= first + step) & (first + step < stop)
-                self._bet(purse, np.where(here, found[..., step], math.nan), hits[..., step])
+                here = (self.next <= first + step) & (first + step < stop) & ~np.isnan(found[..., step])
+                if here.any():
+                    self._bet(purse, np.where(here, found[..., step], math.nan), hits[..., step])
             first = end
 
     def _bet(self, purse: Any, p: Any, hit: Any) -> None:
@@ -229,16 +230,21 @@ class Bets:
         purse.capital = ranks.update(purse.capital, p)
         self._cross(ranks.alarm(purse.capital), RANKS)
 
-    def _chances(self, first: int, stop: int) -> Any:
-        """The p-values of the rounds from `first` to `stop`, (*lanes, stop - first)."""
-        rows = self._rows(self.rounds.first, stop)
+    def chances(self, first: int, stop: int) -> Any:
+        """The p-values of the rounds from `first` to `stop`, (*lanes, stop − first); NaN for one that is no member."""
+        start, rows = self.rounds.first, self._rows(self.rounds.first, stop)
+        member = self.rounds.member[rows].reshape(-1, stop - start)
+        ranked = np.flatnonzero(member.any(axis=0))
         names = ("low", "up", "group", "member")
-        low, up, group, member = (getattr(self.rounds, name)[rows].reshape(-1, rows[-1].stop) for name in names)
+        columns = (getattr(self.rounds, name)[rows].reshape(-1, stop - start) for name in names)
+        low, up, group, member = (np.take(column, ranked, axis=1) for column in columns)
         if self._tie:
             sizes = np.maximum.accumulate(np.where(member & np.isfinite(low), np.abs(low), 0.0), axis=1)
             sizes = np.concatenate([np.zeros((len(sizes), 1)), sizes[:, :-1]], axis=1)
             up = np.where(np.isfinite(up), up + self._tie * np.maximum(np.abs(up), sizes), up)
-        found = ranks.chances(low, up, group, member, first=first - self.rounds.first)
+        begin = int(np.searchsorted(ranked, first - start))
+        found = np.full((len(member), stop - first), math.nan)
+        found[:, ranked[begin:] - (first - start)] = ranks.chances(low, up, group, member, first=begin)
         return found.reshape(*self._lanes, stop - first)
 
     def _bet_alone(self, purse: Any, first: int, stop: int, own: Sorted, more: Sorted | None = None) -> None:

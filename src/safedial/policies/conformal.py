@@ -5,12 +5,12 @@ practice: i.i.d. patients, no carry-over), these triples are exchangeable despit
 prediction applies:
 
 1. Some rounds, chosen by number, train a predictor r̂ of R/g; the others calibrate, in groups by the sign of r̂(x) (and
-   the user's groups). Every round with a known outcome trains ĉ, ridge regression of C/g.
+   the user's groups). Every round with a known outcome trains μ̂, ridge regression of C/g.
 2. Both are refitted whenever the rounds have grown by a tenth; until the next refit nothing changes.
 3. For a new round in a group with n calibration rounds, U(x) is the largest cost per unit y with which it conforms:
    after a ridge fit that includes (x, y) its residual is not among the m largest of the latest n′ of them
-   (bounds.ranks.places). Then P(C/g > U) ≤ δ, and with z_safe = 1 if U ≤ 0 else min(1, τ/U) P(C > τ) ≤ δ, within each
-   group.
+   (`bounds.conforming`, `bounds.ranks.places`). Then P(C/g > U) ≤ δ, and with z_safe = 1 if U ≤ 0 else min(1, τ/U)
+   P(C > τ) ≤ δ, within each group.
 4. If there is no bound (too few rounds, a group never seen, a number that is not finite), the dose is `start_dose`,
    which the user declares safe, or, without one, the first-round dose that the constants certify.
 
@@ -19,11 +19,19 @@ benefit; r̂ only says how much of the safe dose is given, so it is fitted to al
 calibrates.
 
 A calibration round without a known outcome (open, void, or without a dose) scores +∞, because dropping it would bias
-the scores; such a round does not train. A round that is void for an unrelated reason is left out.
+the scores; such a round does not train. A round that is void for an unrelated reason is left out. Which rounds
+calibrate and when to refit depend only on the round's number, never on outcomes: otherwise the scores would not be
+exchangeable.
 
-Three options are guards that agents and studies set; by default they are off, as in simulations: `reach` keeps the dose
-near those already tried, `history` says whether rounds from before the first decision calibrate, and `least_dose` is
-the lowest positive level of a dial with levels. All but the last only lower a dose, and none is part of the proof.
+**Evidence.** The rank of a round's score C/g − ĉ(x) among those of the earlier rounds of its group, where ĉ is fitted
+to other rounds, gives a p-value to bet on (`policies.bets`). In a throttled round the advised setting would have cost
+at least what was measured, so its p-value is that of the least score it may have. Each round is bet on under the
+predictors in force when it is older than `lag`; a refit, and patience, end the waiting for its outcome, which then
+counts only in later ranks.
+
+Three options are guards that agents and studies set; in simulations they are off: `reach` keeps the dose near those
+already tried, `history` says whether rounds from before the first decision calibrate, and `least_dose` is the lowest
+positive level of a dial with levels. All but the last only lower a dose, and none is part of the proof.
 
 Needs: exchangeable rounds, exact dose curves, no sensor noise, every applied dose above 0. Does not need: linearity,
 κ, S, L, or light tails. Does not give: validity for drifting or adversarial contexts, or given the calibration data.
@@ -32,66 +40,200 @@ docs/conformal.md has the proof.
 
 from __future__ import annotations
 
+import json
 import math
+import warnings
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from safedial.bounds.choice import Choice, choose
-from safedial.bounds.confidence import Bounds
-from safedial.bounds.safe_set import SafeSet, largest_safe_intensity
-from safedial.errors import is_number, is_whole, require
-from safedial.model.namespace import namespace
-from safedial.model.spec import SafetySpec
-from safedial.policies.baselines import fixed
-from safedial.policies.conformal_rounds import Rounds, Setup, upper
-from safedial.policies.policy import Policy, check_probe, check_start_dose, probe_share
+from safedial.bounds.conforming import Calibration, calibration, largest_conforming, raised, ridge_fit
+from safedial.bounds.ranks import TIE, places
+from safedial.bounds.safe_set import largest_safe_intensity
+from safedial.errors import InvalidInput, is_number, is_whole, require
+from safedial.model.namespace import Array, namespace
+from safedial.policies.bets import Bets
+from safedial.policies.conformal_words import terms
+from safedial.policies.family import (
+    BY_RULE,
+    KNOWN,
+    LEFT_OUT,
+    THROTTLED,
+    Asked,
+    Bound,
+    Decided,
+    Evidence,
+    Family,
+    Task,
+    Terms,
+    Told,
+    is_probe,
+    option,
+    probed,
+)
+from safedial.policies.policy import probe_share
+from safedial.policies.start import Start, declared_dose, is_start_dose
+from safedial.policies.table import Table
 
-UNSTATED: Any = object()
-"""An option that is not set: it is off, and an agent or a study sets its own default."""
+EARLY = 400
+"""From this round on two of three rounds train r̂ and ĉ, and every second one before it."""
+
+FIRST_FIT = 20
+GROWTH = 0.1
+"""The first refit is after 20 rounds; then whenever rounds have grown by a tenth (of the window, once it is full)."""
+
+TRIED = 10
+"""`reach` uses the 10th largest applied intensity with a known outcome, so that one odd round does not move it."""
+
+REACH = 2.0
+"""How far beyond the doses tried an agent or a new study goes, as a factor."""
+
+ABOVE = 1e-9
+"""By how much the reach exceeds the next level, relatively: more than rounding can take away."""
+
+NEAR = 1e-9
+"""Intensities this close, relatively, count as equal: advice is rounded to the safe side."""
+
+RESCALING = 1e-12
+"""What rounding may add to the quotient of a throttled round, relatively."""
+
+PROBE, LEAN_PROBE = 0.01, 0.001
+"""The probes by rule: in simulations, and in agents and studies."""
+
+OFF = {"reach": None, "history": "calibrate", "least_dose": None}
+"""The guards switched off."""
 
 
-class Unstated(float):
-    """A number that the user did not state, so that an agent or a study may set its own default."""
+def calibrates(numbers: Any) -> Any:
+    """Which rounds, numbered from 0, the fits of r̂ and ĉ leave out: every second one, from `EARLY` on every third."""
+    return (numbers < EARLY) & (numbers % 2 == 1) | (numbers >= EARLY) & (numbers % 3 == 0)
 
 
-PROBE = Unstated(0.01)
-LEAN_PROBE = 0.001
-"""The default probes: in simulations, and in agents and new studies."""
+class Ties(NamedTuple):
+    """The most common measured cost of a group's known calibration rounds, how many have it, how many are known.
+
+    If more than a third are equal, the cost is flat or censored at a limit, and says nothing about the dose's effect.
+    """
+
+    value: float = 0.0
+    rounds: int = 0
+    known: int = 0
+
+    @property
+    def found(self) -> bool:
+        """Whether more than a third, and at least two, have the same value."""
+        return self.rounds >= 2 and 3 * self.rounds > self.known
 
 
-class Outlook(NamedTuple):
-    """What is known before a round's outcome: predictions at the context, its group, and the rounds so far."""
+def find_ties(measured: Array) -> Ties:
+    """The most common of a group's known measured costs.
 
-    reward: Any
-    cost: Any
-    norm: Any
-    code: Any
-    context: Any
-    rounds: Rounds
+    >>> find_ties(np.array([0.0, 0.0, 0.3])), find_ties(np.array([0.0, 0.7, 0.3])).found
+    (Ties(value=0.0, rounds=2, known=3), False)
+    """
+    if not measured.size:
+        return Ties()
+    values, counts = np.unique(measured, return_counts=True)
+    most = int(np.argmax(counts))
+    return Ties(float(values[most]), int(counts[most]), int(measured.size))
 
 
-def hp_conformal(
-    *,
-    start_dose: float | None = None,
-    groups: Literal["sign", "none"] = "sign",
-    probe: float | Literal["sqrt"] = PROBE,
-    group: int | str | Callable[[Any], Hashable] | None = None,
-    window: int = 100_000,
-    lag: int = 0,
-    reach: float | None = UNSTATED,
-    history: Literal["calibrate", "train"] = UNSTATED,
-    least_dose: float | None = UNSTATED,
-) -> Policy:
+class Group(NamedTuple):
+    """The calibration rounds of one group of the one lane: how many there are, and the latest, which bound the next.
+
+    `rows` and `residual` are those that are used, `top` is the rank of the bounding one; 0 if they are too few.
+    """
+
+    size: int
+    rows: Array
+    residual: Array
+    top: int
+    ties: Ties
+
+    @property
+    def unknown(self) -> int:
+        """How many of the rounds used have no known outcome."""
+        return int(np.count_nonzero(~np.isfinite(self.residual)))
+
+
+NOBODY = Group(0, np.empty((0, 0)), np.empty(0), 0, Ties())
+
+
+class Learned:
+    """What is known of the rounds so far.
+
+    Columns of `rounds`: `label` is the number of the user's group; `cost` C/g, +∞ while it is not known, and `least`
+    what C/g of a throttled round is at least; `measured` C − b₀; `advised` the intensity that was advised; `left`
+    whether a round is left out. The last refit set `residual` under μ̂, +∞ where it was not known then, and `code`, the
+    group of a calibration round, −1 for others: twice the label's number, plus one if benefit is expected, by sign.
+
+    Attributes:
+        reward, cost: the coefficients of r̂ and ĉ. inverse, coef: A⁻¹ and μ̂, of all rounds.
+        fitted: how many rounds the last refit used; next_fit: at how many the next is due.
+        history: how many of the first rounds only train.
+        known: by lane, how many outcomes were learned.
+        tried: the largest applied intensities with a known outcome, ascending; −∞ for those that are missing.
+        labels: the labels by number, as JSON.
+    """
+
+    def __init__(self, lanes: tuple[int, ...], dim: int, bets: Bets | None) -> None:
+        numbers = {"reward": 0.0, "measured": 0.0, "advised": 0.0, "cost": math.inf, "least": math.inf}
+        refit = {"residual": math.inf, "code": -1}
+        self.rounds = Table(lanes, context=(0.0, (dim,)), label=0, left=False, **numbers, **refit)
+        self.reward, self.cost, self.coef = np.zeros((3, *lanes, dim))
+        self.inverse = np.zeros((*lanes, dim, dim))
+        self.fitted, self.next_fit, self.history = 0, FIRST_FIT, 0
+        self.known = np.zeros(lanes, dtype=np.int64)
+        self.tried = np.full(TRIED, -math.inf)
+        self.labels = "[]"
+        self.bets = bets
+        self._lanes, self._numbers = lanes, dict[Hashable, int]()
+        self._scored = False
+        self._groups: dict[int, Group] | None = None
+        self._calibration: Calibration | None = None
+
+    @property
+    def count(self) -> int:
+        """How many rounds there have been."""
+        return self.rounds.first + self.rounds.count
+
+    def label_numbers(self) -> dict[Hashable, int]:
+        """The numbers of the labels."""
+        if not self._numbers:
+            self._numbers = {label: number for number, label in enumerate(json.loads(self.labels))}
+        return self._numbers
+
+    def add_label(self, label: Hashable) -> int:
+        """The number of a label, which may be a new one."""
+        numbers = self.label_numbers()
+        if label not in numbers:
+            numbers[label] = len(numbers)
+            self.labels = json.dumps(list(numbers))
+            if len(numbers) >= 100 and math.log10(len(numbers)) % 1.0 == 0.0:
+                said = f"group has {len(numbers)} labels so far; each needs its own rounds, so few get a bound"
+                warnings.warn(said, UserWarning, stacklevel=2)
+        return numbers[label]
+
+
+def is_group(group: Any) -> bool:
+    """Whether this says which group a context belongs to."""
+    return group is None or is_whole(group, 0) or isinstance(group, str) or callable(group)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HPConformal(Family):
     """Play z_safe from the conformal bound if benefit is expected, else a probe of it; every round is informative.
 
-    Args:
+    Attributes:
         start_dose: an intensity in (0, 1] that you declare safe for every context, used while there is no bound.
             None: the first-round dose certified by the spec's constants.
         groups: "sign", the default: the guarantee also holds among the rounds for which benefit is expected. "none": it
             is over all rounds and says nothing about those; every round then counts towards one bound.
-        probe: as for `hp_probe`, but above 0: a round without a dose would have to count as a violation. By default
+        probe: as for `hp_probe`, but above 0: a round without a dose would have to count as a violation. By rule
             0.001 in agents and new studies, 0.01 in simulations.
         group: the guarantee then also holds within each of your groups: the number of a context's column whose values
             are labels (or, for an Agent with features, its name), or a function from a context to a label.
@@ -102,109 +244,500 @@ def hp_conformal(
         reach: a number > 1: the dose is at most this multiple of the 10th largest applied intensity with a known
             outcome (before ten of them: the start dose). The start dose is also used if costs carry no information: if
             more than a third of a group's known calibration rounds have the same measured cost. A guard against a dose
-            curve that is wrong beyond the doses tried; not a proof. 2 in agents and new studies; None or not set: off.
+            curve that is wrong beyond the doses tried; not a proof. By rule 2 in agents and new studies (more where the
+            dial's next level is further away), and None, off, in simulations.
         history: how rounds from before the first decision are used. "train": only for the predictors, so that nothing
-            is assumed about them; the default in agents and new studies. "calibrate": also for calibration; they must
-            then be exchangeable with later rounds; the default if not set.
+            is assumed about them; by rule in agents and new studies. "calibrate": also for calibration; they must
+            then be exchangeable with later rounds; by rule in simulations.
         least_dose: the intensity of the dial's lowest level, at most `start_dose`, given instead of less: a round
-            without a dose teaches nothing, and which rounds teach must not depend on outcomes. Agents and new studies
-            set it for dials with levels.
+            without a dose teaches nothing, and which rounds teach must not depend on outcomes. By rule it is set in
+            agents and new studies whose dial has levels.
 
     The guarantee, P(C_t > τ) ≤ δ in each round and within each group, needs no `estimation_risk`.
 
     Reference: this project, docs/conformal.md; full and Mondrian conformal prediction: Vovk, Gammerman and Shafer,
     "Algorithmic Learning in a Random World" (2005).
     """
-    check_start_dose(start_dose)
-    check_probe(probe, always=True)
-    _check_rounds(group, window=window, lag=lag)
-    stated = {"reach": reach, "history": history, "least_dose": least_dose}
-    stated = {name: value for name, value in stated.items() if value is not UNSTATED}
-    most, least = stated.get("reach"), stated.get("least_dose")
-    _check_guards(most, stated.get("history", "calibrate"), least, start_dose)
-    require(groups in ("sign", "none"), "groups", groups, "must be 'sign' or 'none'")
-    trains = stated.get("history") == "train"
-    setup = Setup(group, window, lag, trains, most is not None, groups == "sign")
-    certified = fixed()
 
-    def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = ()) -> Rounds:
-        require(not isinstance(group, str), "group", group, "names a feature, which only an Agent with features knows")
-        inside = not isinstance(group, int) or group < dim
-        require(inside, "group", group, f"must be a column of a context of dimension {dim}", "columns count from 0")
-        one = batch == () or most is None
-        require(one, "reach", most, "is a guard for an Agent or a study", "leave it out of a simulation")
-        return Rounds(dim, ridge=ridge, batch=batch, setup=setup)
+    name = "hp_conformal"
+    label = "HP-Conformal"
+    guarantee = "conformal"
+    counts = False
+    uncompiled = "ranks scores among those of all rounds before, whose number grows"
 
-    def predict(state: Rounds, context: Any) -> Outlook:
-        norm = np.sqrt(np.vecdot(context, context))
-        reward, cost = 0.0 * norm, 0.0 * norm
-        if state.frozen is not None:
-            one = context[..., None, :]
-            reward, cost = (part(one)[..., 0] for part in state.frozen[:2])
-        code = state.code(context, reward)
-        if not state.batch:
-            reward, cost, norm, code = float(reward), float(cost), float(norm), int(code)
-        return Outlook(reward, cost, norm, code, context, state)
+    start_dose: float | None = option(
+        None, is_start_dose, "must be a number in (0, 1]", "or None for the certified one"
+    )
+    groups: Literal["sign", "none"] = option(
+        "sign", lambda groups: groups in ("sign", "none"), "must be 'sign' or 'none'"
+    )
+    probe: float | Literal["sqrt", "auto"] = option(
+        BY_RULE,
+        lambda probe: is_probe(probe) and probe != 0.0,
+        "must be 'sqrt' or a number in (0, 1]",
+        "every round must teach",
+        by_rule=True,
+    )
+    group: int | str | Callable[[Any], Hashable] | None = option(
+        None, is_group, "must be a column's number, a feature's name or a function of a context"
+    )
+    window: int = option(100_000, lambda window: is_whole(window, 100), "must be a whole number >= 100")
+    lag: int = option(0, lambda lag: is_whole(lag, 0), "must be a whole number >= 0")
+    reach: float | Literal["auto"] | None = option(
+        BY_RULE,
+        lambda reach: reach is None or (is_number(reach) and 1.0 < reach < math.inf),
+        "must be a number > 1 or None",
+        "2 doubles the dose at most",
+        by_rule=True,
+    )
+    history: Literal["calibrate", "train", "auto"] = option(
+        BY_RULE,
+        lambda history: history in ("calibrate", "train"),
+        "must be 'calibrate' or 'train'",
+        by_rule=True,
+    )
+    least_dose: float | Literal["auto"] | None = option(
+        BY_RULE,
+        lambda least: least is None or (is_number(least) and 0.0 < least <= 1.0),
+        "must be a number in (0, 1] or None",
+        by_rule=True,
+    )
 
-    def decide(prediction: Any, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
-        bound = cost_bound(prediction, spec)
-        xp = namespace(bound)
-        ready = bound < math.inf
-        safe = largest_safe_intensity(xp.where(ready, bound, 0.0), 0.0, threshold=spec.threshold - baseline_cost)
-        if start_dose is None:
-            first = certified.decide(prediction, spec, round=round, coin=coin, baseline_cost=baseline_cost).safe
-        else:
-            first = SafeSet(xp.where(safe.certified, start_dose, 0.0), safe.certified)
-        limit = None if most is None else reach_limit(prediction, most, first)
-        intensity, sound = (xp.where(ready, *parts) for parts in zip(safe, first, strict=True))
-        if limit is not None:
-            intensity = xp.minimum(intensity, limit)
-        if least is not None:
-            intensity = xp.where(sound, xp.maximum(intensity, least), intensity)
-        index = xp.where(prediction.reward > -math.inf, prediction.reward, -1.0)
-        bounds = Bounds(prediction.reward, bound, 0.0, 0.0, False)
-        return choose(index, SafeSet(intensity, sound), bounds, probe=probe_share(probe, round), least_probe=least)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.lag <= self.window, "lag", self.lag, f"must be at most window = {self.window}")
+        least, start = self.least_dose, self.start_dose
+        within = least in (None, BY_RULE) or (start is not None and least <= start)
+        require(within, "least_dose", least, f"must be at most start_dose = {start}, which is declared safe")
 
-    def update(state: Rounds, prediction: Any, reward: Any, cost: Any, weight: Any) -> Rounds:
-        unseen = np.asarray(weight) <= 0.0
-        state.append(prediction.context, np.where(unseen, 0.0, reward), np.where(unseen, np.inf, cost))
+    # --- The task
+
+    def on(self, task: Task, **options: Any) -> HPConformal:
+        """This policy for a task, with the options that are left to a rule."""
+        spec = task.spec
+        sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
+        require(sensor == (0.0, 0.0), "sensor noise", sensor, f"must be 0 for {self.name}")
+        self._check_group(task)
+        rules = {"probe": PROBE, **OFF}
+        if task.live:
+            least = task.dial.lowest_level
+            rules["least_dose"] = None if least is None else float(task.dose.cost.effect(task.dial.action(least)))
+            rules |= {"probe": LEAN_PROBE, "history": "train", "reach": _reach(task)}
+        options = {name: value for name, value in rules.items() if getattr(self, name) == BY_RULE} | options
+        reach = options.get("reach", self.reach)
+        if task.live:
+            steps = _steps(task)
+            rule = f"must be above {steps:.6g}, the largest step between the dial's levels, or the dose never passes it"
+            far = reach is None or reach > steps
+            require(far, "reach", reach, rule, "state a larger reach, or more levels between")
+            least = options.get("least_dose", self.least_dose)
+            options["start_dose"] = self._declared(task, least)
+        made = super().on(task, **options)
+        if task.live and made.start_dose is not None:
+            made._warn_where_probes_are_nothing()
+        return made
+
+    def _check_group(self, task: Task) -> None:
+        """Refuse a group that the contexts do not have."""
+        group, names = self.group, task.features.names if task.features else ()
+        if isinstance(group, str):
+            rule = "names a feature, which only an Agent with features knows"
+            require(task.live, "group", group, rule)
+            require(group in names, "group", group, "must be the name of one of the features", ", ".join(names))
+        inside = not isinstance(group, int) or group < task.dim
+        rule = f"must be a column of a context of dimension {task.dim}"
+        require(inside, "group", group, rule, "columns count from 0")
+
+    def _declared(self, task: Task, least: float | None) -> float | None:
+        """The start dose that the user declares, if there is one; otherwise the constants must certify it."""
+        found = declared_dose(self.start_dose, task)
+        require(
+            found is not None or least is None,
+            "start_action",
+            None,
+            "is missing: a dial with levels needs a start dose that you declare safe; otherwise a round advised less "
+            "than the lowest level would get no dose, and which rounds get none must not depend on outcomes",
+            "declare one of the levels",
+        )
+        setting = Start(found, task, task.spec).action
+        if setting is not None:
+            gives = float(task.dose.cost.effect(task.dial.action(setting))) > 0.0
+            text = task.dial.text(setting)
+            require(gives, "start_action", text, "has no effect, so nothing would ever be learned")
+        return found
+
+    def _warn_where_probes_are_nothing(self) -> None:
+        """Warn that probes below the lowest level give nothing, where no least dose is set."""
+        dose, dial = self.task.dose, self.task.dial
+        share = self.probe if is_number(self.probe) else 0.0
+        if self.least_dose is None and dial.levels and dial.setting(float(dose.cost.action(share))) == dial.low:
+            warnings.warn(
+                "the probe for rounds without expected benefit lies below the dial's lowest level: such rounds get no "
+                "dose, teach nothing, and count as unknown; a larger probe would help",
+                UserWarning,
+                stacklevel=8,
+            )
+
+    def check_study(self) -> None:
+        """On a dial with levels a study has a proof only if it gives at least the lowest level."""
+        dial, lowest = self.task.dial, self.task.dial.lowest_level
+        if lowest is not None:
+            level = float(self.task.dose.cost.effect(dial.action(lowest)))
+            rule = f"must be the intensity of the dial's lowest level, {level}"
+            require(self.least_dose == level, "least_dose", self.least_dose, rule, "leave it out")
+
+    @cached_property
+    def start(self) -> Start:
+        """What is given while there is no bound."""
+        return Start(self.start_dose, self.task, self.safe_spec)
+
+    @property
+    def start_action(self) -> float | None:
+        return self.start.action
+
+    @property
+    def fallback_action(self) -> float | None:
+        return self.start.fallback
+
+    @property
+    def least_setting(self) -> float | None:
+        return None if self.least_dose is None else self.task.dial.lowest_level
+
+    @property
+    def history_counts(self) -> bool:
+        return self.history != "train"
+
+    @cached_property
+    def column(self) -> Any:
+        """What `group` is, with a feature's name as its column."""
+        if isinstance(self.group, str) and self.task.features is not None:
+            return self.task.features.names.index(self.group)
+        return self.group
+
+    @cached_property
+    def signed(self) -> bool:
+        """Whether rounds are grouped by the sign of r̂; otherwise every round trains and calibrates."""
+        return self.groups == "sign"
+
+    # --- The state
+
+    def init(self, lanes: tuple[int, ...] = (), *, watch: bool = True) -> Learned:
+        one = lanes == () or self.reach is None
+        require(one, "reach", self.reach, "is a guard for an Agent or a study", "leave it out of a simulation")
+        return Learned(lanes, self.task.dim, Bets(lanes, lag=self.lag, tie=TIE) if watch else None)
+
+    def begin(self, state: Learned) -> None:
+        """Refit if one is due: before a decision, never after, so that no decision uses its own round."""
         if state.count >= state.next_fit:
-            state.watch()
-            state.refit()
-        return state
+            self._refit(state)
 
-    options = {"start_dose": start_dose, "groups": groups, "probe": probe, "group": group, "window": window, "lag": lag}
-    own: Any = {"init": init, "predict": predict, "update": update}
-    own["alarmed"] = lambda state: state.alarmed
-    return Policy("hp_conformal", "HP-Conformal", "conformal", decide, options | stated, **own)
+    def bound(self, state: Learned, asked: Asked) -> Bound:
+        context, one = asked.context, state._lanes == ()
+        reward = np.vecdot(context, state.reward)
+        reward = float(reward) if one else reward
+        label = 0 if self.column is None else self._label_of(state, context)
+        code = 2 * label + (self.signed & (reward >= 0.0))
+        group = self._group(state, int(code)) if one else NOBODY
+        upper = self._upper_alone(state, context, group) if one else self._upper(state, context, code)
+        xp = namespace(upper)
+        ready = upper < math.inf
+        room = self.safe_spec.threshold - asked.baseline
+        largest, sound = allowed = largest_safe_intensity(xp.where(ready, upper, 0.0), 0.0, threshold=room)
+        if not (ready if one else np.all(ready)) or self.reach is not None:
+            first = self.start.safe(asked)
+            largest, sound = (xp.where(ready, *parts) for parts in zip(allowed, first, strict=True))
+            if self.reach is not None:
+                farthest = float(self.reach) * max(float(state.tried[0]), 0.0)
+                largest = min(largest, max(first.intensity, farthest))
+        if self.least_dose is not None:
+            largest = xp.where(sound, xp.maximum(largest, self.least_dose), largest)
+        index = xp.where(reward > -math.inf, reward, -1.0)
+        numbers, limit = {"reward": reward, "cost_upper": upper}, ""
+        if one:
+            limit = self.limit(allowed.intensity, largest, ready=ready, tied=group.ties.found)
+            numbers |= self._numbers(state, asked, group, ready=ready)
+        return Bound(index, largest, numbers, ready, sound, memo=code, limit=limit)
+
+    def choose(self, bound: Bound, asked: Asked) -> Array:
+        return probed(bound, probe_share(self.probe, asked.number), self.least_dose)
+
+    def open(self, state: Learned, asked: Asked, bound: Bound | None, chosen: Any) -> None:
+        rounds = state.rounds
+        row = rounds.append()
+        place, code = rounds.first + row, 0 if bound is None else bound.memo
+        rounds.context[..., row, :] = asked.context
+        if self.column is not None:
+            label = rounds.label[..., row] = self._label_of(state, asked.context, add=True)
+            code = 2 * label + (code & 1)
+        if bound is not None:
+            rounds.advised[..., row] = chosen
+        elif self.history == "train":
+            state.history = place + 1
+        if state.bets is not None:
+            state.bets.open(member=calibrates(place) and place >= state.history, group=code)
+
+    def tell(self, state: Learned, place: int, told: Told) -> None:
+        """An outcome; ignored if the round has left the window or is left out."""
+        rounds, row = state.rounds, place - state.rounds.first
+        if row < 0:
+            return
+        kept = ~rounds.left[..., row]
+        known = (np.asarray(told.fate) == KNOWN) & (told.weight > 0.0) & kept
+        if known.any():
+            _put(rounds.reward, row, told.reward, known)
+            _put(rounds.cost, row, told.cost, known)
+            state.known = state.known + known
+            if self.reach is not None:
+                rounds.measured[row] = told.measured - told.baseline
+                state.tried[0] = max(state.tried[0], told.intensity)
+                state.tried.sort()
+        left = (np.asarray(told.fate) == LEFT_OUT) & kept & (rounds.cost[..., row] == math.inf)
+        if left.any():
+            rounds.left[..., row] |= left
+            if state.bets is not None:
+                state.bets.leave_out(place, left)
+        least = self._least(state, row, told)
+        _put(rounds.least, row, least, least < math.inf)
+        shown = known | (least < math.inf)
+        if state.bets is not None and state.fitted and shown.any():
+            if state._lanes and place == state.count - 1:  # many lanes are scored together, when it matters
+                state.bets.tell(place, shown)
+                state._scored = False
+            else:
+                self._rank(state)
+                low, up = self._scores(state, np.s_[..., row])
+                state.bets.tell(place, shown, low=low, up=up)
+
+    def _least(self, state: Learned, row: int, told: Told) -> Any:
+        """What C/g of a throttled round is at least: the advice would have cost as much as was measured. +∞ where it
+        is not throttled, where the cost shows nothing, and where more was applied than advised.
+        """
+        throttled = np.asarray(told.fate) == THROTTLED
+        if not throttled.any():
+            return np.asarray(math.inf)
+        advised, above = state.rounds.advised[..., row], told.measured - told.baseline
+        applied = self.task.dose.cost.effect(self.task.dial.action(told.action))
+        shown = throttled & (above > 0.0) & (advised > 0.0) & (applied <= advised)
+        return np.where(shown, above / np.where(advised > 0.0, advised, 1.0) * (1.0 - RESCALING), math.inf)
+
+    def evidence(self, state: Learned) -> dict[str, Evidence]:
+        if state.bets is None or not state.fitted:
+            return {}
+        self._rank(state)
+        return {"drift": state.bets.evidence()}
+
+    def _rank(self, state: Learned) -> None:
+        """Let the bets know the scores of the rounds since the last refit."""
+        if not state._scored and state.bets is not None:
+            rows = np.s_[..., state.fitted - state.rounds.first : state.rounds.count]
+            state.bets.rounds.low[rows], state.bets.rounds.up[rows] = self._scores(state, rows)
+            state._scored = True
+
+    def restart(self, state: Learned) -> None:
+        if state.bets is not None and state.fitted:
+            state.bets.restart()
+
+    # --- The bound
+
+    def _upper(self, state: Learned, context: Array, code: Any) -> Any:
+        """U(x) in each lane; +∞ before the first refit, and where there is no bound."""
+        if not state.fitted:
+            return np.full(np.broadcast_shapes(np.shape(code), np.shape(self.safe_spec.violation_risk)), math.inf)
+        if state._calibration is None:
+            state._calibration = self._calibration(state)
+        return state._calibration.upper(context, code=code)
+
+    def _upper_alone(self, state: Learned, context: Array, group: Group) -> float:
+        """The same for the one lane, from the latest rounds of its group."""
+        if not group.top or group.ties.found:
+            return math.inf
+        direction = state.inverse @ context
+        value = largest_conforming(group.residual, 1.0 + group.rows @ direction, group.top)
+        return float(raised(state.coef, context, direction, value))
+
+    def _calibration(self, state: Learned) -> Calibration:
+        """What new rounds of all lanes are compared with, as the last refit set it."""
+        rounds = state.rounds
+        codes = rounds.code[..., : state.fitted - rounds.first]
+        held = np.flatnonzero((codes >= 0).any(axis=tuple(range(codes.ndim - 1))))
+        rows, residual = rounds.context[..., held, :], rounds.residual[..., held]
+        risk = self.safe_spec.violation_risk
+        return calibration(state.inverse, state.coef, rows, residual, codes[..., held], risk=risk)
+
+    def _group(self, state: Learned, code: int) -> Group:
+        """The calibration rounds of a group of the one lane, as the last refit set it."""
+        if state._groups is None:
+            rounds = state.rounds
+            codes, state._groups = rounds.code[: state.fitted - rounds.first], {}
+            for each in np.unique(codes[codes >= 0]).tolist():
+                here = np.flatnonzero(codes == each)
+                kept, top = (int(part) for part in places(here.size, self.safe_spec.violation_risk))
+                ties = Ties()
+                if self.reach is not None:
+                    ties = find_ties(rounds.measured[here][np.isfinite(rounds.residual[here])])
+                used = here[here.size - kept :]
+                state._groups[each] = Group(here.size, rounds.context[used], rounds.residual[used], top, ties)
+        return state._groups.get(code, NOBODY)
+
+    def ties(self, state: Learned) -> list[Ties]:
+        """The ties of each group of the one lane, where the reach asks for them."""
+        self._group(state, 0)
+        return [group.ties for group in (state._groups or {}).values()] or [Ties()]
+
+    def limit(self, allowed: float, largest: float, *, ready: bool = True, tied: bool = False) -> str:
+        """What of the policy's own set the largest intensity: why it is the start, or a guard."""
+        if not ready:
+            return "no_information" if tied else "start_dose"
+        if self.reach is not None and largest < allowed * (1.0 - NEAR):
+            return "reach"
+        return "lowest_level" if self.least_dose is not None and largest > allowed * (1.0 + NEAR) else ""
+
+    def _numbers(self, state: Learned, asked: Asked, group: Group, *, ready: bool) -> dict[str, Any]:
+        """What the certificate of a decision is written from, beside reward and bound."""
+        found = {
+            "cost": float(asked.context @ state.cost),
+            "mean_cost": float(asked.context @ state.coef),
+            "norm": float(asked.norm),
+            "size": group.size,
+            "calibrating": sum(each.size for each in (state._groups or {}).values()),
+            "rounds": state.count,
+            "known": int(state.known),
+            "fitted": state.fitted,
+            "tenth": float(state.tried[0]) if state.tried[0] > -math.inf else None,
+        }
+        if self.group is not None:
+            found["label"] = self._name_of(asked.context)
+        if state.fitted and not ready:
+            found["unknown"] = group.unknown
+            if group.ties.found:
+                found |= {f"tied_{name}": value for name, value in group.ties._asdict().items()}
+        return found
+
+    # --- The user's groups
+
+    def _label_of(self, state: Learned, context: Array, *, add: bool = False) -> Any:
+        """The number of each context's label; a new label gets one if `add`, else one past the last."""
+        names = [self._name_of(vector) for vector in np.reshape(context, (-1, self.task.dim))]
+        known = state.label_numbers()
+        found = [state.add_label(name) if add else known.get(name, len(known)) for name in names]
+        return found[0] if np.ndim(context) == 1 else np.reshape(found, np.shape(context)[:-1])
+
+    def _name_of(self, context: Array) -> Hashable:
+        """The label of one context: a column's value, or the result of the user's function."""
+        group: Any = self.column
+        if isinstance(group, int):
+            return float(context[group])
+        try:
+            label = group(np.array(context))
+        except Exception as error:
+            raise InvalidInput(f"group: failed on a context ({type(error).__name__}: {error})") from error
+        label = label.item() if isinstance(label, np.generic) else label
+        fine = isinstance(label, (str, int, float)) and label == label
+        require(fine, "group", label, "must return a text or a number for each context")
+        return label
+
+    # --- Refits
+
+    def _refit(self, state: Learned) -> None:
+        """New predictors, and with them every round's residual, group and score. Rounds before the window are
+        forgotten, and the latest `lag` rounds not used yet, because their outcomes may still arrive.
+        """
+        rounds, bets, count = state.rounds, state.bets, state.count
+        last = max(rounds.first, count - self.lag)
+        if bets is not None and state.fitted:
+            self._rank(state)
+            bets.settle_all()
+        drop = max(0, last - rounds.first - self.window)
+        rounds.cut(drop)
+        if bets is not None:
+            bets.cut(drop)
+        self._fit(state, last)
+        state.fitted = last
+        own = count - max(rounds.first, state.history)
+        # 1e-9: rounding of GROWTH * own must not delay a refit by a round.
+        grown = count + max(1, math.ceil(GROWTH * own - 1e-9))
+        state.next_fit = max(grown, state.history + FIRST_FIT)
+        state._groups = state._calibration = None
+        if bets is not None:
+            low, up = self._scores(state, np.s_[..., : rounds.count])
+            told = np.isfinite(rounds.rows("cost")) | np.isfinite(rounds.rows("least"))
+            bets.restate(low=low, up=up, told=told, group=self._codes(state, rounds.count), begin=last)
+
+    def _fit(self, state: Learned, last: int) -> None:
+        """The predictors of the rounds before `last`, and the calibration rounds' residuals and groups under them."""
+        rounds, ridge = state.rounds, float(self.spec.ridge)
+        size = last - rounds.first
+        context, left = rounds.context[..., :size, :], rounds.left[..., :size]
+        targets = np.stack([rounds.reward[..., :size], rounds.cost[..., :size]], axis=-1)
+        known = np.isfinite(targets[..., 1])
+        numbers = np.arange(rounds.first, last)
+        own = numbers >= state.history
+        apart = calibrates(numbers) & own
+        rest = np.flatnonzero(~apart)
+        _, both = ridge_fit(context[..., rest, :], targets[..., rest, :], known[..., rest], ridge)
+        state.inverse, whole = ridge_fit(context, targets, known, ridge)
+        state.cost, state.coef = both[..., 1].copy(), whole[..., 1].copy()
+        # Without groups by sign it only says how much of the safe dose is given, so r̂ may come from all rounds.
+        state.reward = (both if self.signed else whole)[..., 0].copy()
+        guess = (context @ state.coef[..., None])[..., 0]
+        rounds.residual[..., :size] = _score(targets[..., 1], guess)
+        counted = (apart if self.signed else own) & ~left
+        rounds.code[..., :size] = np.where(counted, self._codes(state, size), -1)
+
+    def _codes(self, state: Learned, size: int) -> Any:
+        """The groups of the first `size` rounds, under the present r̂."""
+        rounds = state.rounds
+        reward = (rounds.context[..., :size, :] @ state.reward[..., None])[..., 0]
+        return 2 * rounds.label[..., :size] + (self.signed & (reward >= 0.0))
+
+    def _scores(self, state: Learned, rows: Any) -> tuple[Any, Any]:
+        """(low, up) of rounds for the bets, under the present ĉ: −score, or that of the least score it may have."""
+        rounds = state.rounds
+        cost, least = rounds.cost[rows], rounds.least[rows]
+        coef = state.cost if np.ndim(cost) == len(state._lanes) else state.cost[..., None, :]
+        guess = np.vecdot(rounds.context[(*rows, slice(None))], coef)
+        up = _score(np.where(np.isfinite(cost), cost, least), guess)
+        return -_score(cost, guess), np.where(np.isfinite(up), -up, math.inf)
+
+    # --- Certificates
+
+    @property
+    def whole(self) -> str:
+        """The rounds that the guarantee is about."""
+        if self.signed:
+            return "for the group"
+        whose = "all rounds" if self.group is None else "all rounds of your group"
+        return f"over {whose}, not among those expected to benefit"
+
+    def terms(self, decided: Decided | None) -> Terms:
+        return terms(self, decided)
 
 
-def cost_bound(prediction: Outlook, spec: SafetySpec) -> Any:
-    """U(x), for each spec of a sweep; +∞ before the first refit and wherever there is no bound."""
-    frozen = prediction.rounds.frozen
-    if frozen is None:
-        return prediction.cost + 0.0 * spec.violation_risk + math.inf
-    return upper(frozen, prediction.context, code=prediction.code, risk=spec.violation_risk)
+def _steps(task: Task) -> float:
+    """The largest step between the dial's levels, as a ratio of their intensities; 1 for a continuous dial."""
+    heights = [float(task.dose.cost.effect(task.dial.action(level))) for level in task.dial.levels or ()]
+    given = [height for height in heights if height > 0.0]
+    return max((above / below for below, above in pairwise(given)), default=1.0)
 
 
-def reach_limit(prediction: Outlook, reach: float, start: SafeSet) -> Any:
-    """`reach` times the 10th largest applied intensity with a known outcome, and never below the start dose."""
-    tenth = prediction.rounds.tenth
-    return start.intensity if tenth is None else max(start.intensity, reach * tenth)
+def _reach(task: Task) -> float:
+    """2, or more if the dial's next level is further away."""
+    steps = _steps(task)
+    return REACH if steps < REACH else steps * (1.0 + ABOVE)
 
 
-def _check_guards(reach: Any, history: Any, least_dose: Any, start_dose: Any) -> None:
-    more = reach is None or (is_number(reach) and 1.0 < reach < math.inf)
-    require(more, "reach", reach, "must be a number > 1 or None", "2 doubles the dose at most")
-    require(history in ("calibrate", "train"), "history", history, "must be 'calibrate' or 'train'")
-    given = least_dose is None or (is_number(least_dose) and 0.0 < least_dose <= 1.0)
-    require(given, "least_dose", least_dose, "must be a number in (0, 1] or None")
-    within = least_dose is None or (start_dose is not None and least_dose <= start_dose)
-    require(within, "least_dose", least_dose, f"must be at most start_dose = {start_dose}, which is declared safe")
+def _score(cost: Any, guess: Any) -> Any:
+    """C/g less its prediction; +∞ if the outcome or the prediction is unknown."""
+    known = np.isfinite(guess)
+    return np.where(known, cost - np.where(known, guess, 0.0), math.inf)
 
 
-def _check_rounds(group: Any, *, window: Any, lag: Any) -> None:
-    known = group is None or is_whole(group, 0) or isinstance(group, str) or callable(group)
-    require(known, "group", group, "must be a column's number, a feature's name or a function of a context")
-    require(is_whole(window, 100), "window", window, "must be a whole number >= 100")
-    require(is_whole(lag, 0) and lag <= window, "lag", lag, f"must be a whole number from 0 to window = {window}")
+def _put(column: Array, row: int, value: Any, here: Any) -> None:
+    """A row's value, in the lanes that are `here`."""
+    if here.all():
+        column[..., row] = value
+    elif here.any():
+        column[..., row] = np.where(here, value, column[..., row])
+
+
+hp_conformal = HPConformal

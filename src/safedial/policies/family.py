@@ -146,13 +146,14 @@ class Evidence(NamedTuple):
 
 class Terms(NamedTuple):
     """The words of a certificate: the guarantee, what it rests on, the arithmetic from the numbers to the setting, and
-    facts, which are plain values.
+    facts, which are plain values; and what to add to the reason of a fallback.
     """
 
     statement: str
     assumptions: list[str]
     arithmetic: Sequence[str] = ()
     facts: Mapping[str, Any] = MappingProxyType({})
+    note: str = ""
 
 
 class Decided(NamedTuple):
@@ -278,6 +279,14 @@ class Family:
     def least_setting(self) -> float | None:
         """The lowest setting that is given for a positive intensity; None: it may round down to nothing."""
         return None
+
+    @property
+    def history_counts(self) -> bool:
+        """Whether its guarantee also depends on rounds from before the first decision."""
+        return True
+
+    def check_study(self) -> None:
+        """Refuse, in a study, what an agent may do without a proof."""
 
     is_linear: ClassVar[bool] = False
     learner: ClassVar[Any] = None

@@ -33,11 +33,13 @@ from safedial.bounds.least_squares import Fit, Fitted
 from safedial.bounds.safe_set import SafeSet, largest_safe_intensity
 from safedial.bounds.t_laws import Mixture, cost_upper
 from safedial.errors import is_number, is_whole, require
+from safedial.model.dose import Dose, identity
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.namespace import namespace
 from safedial.model.spec import SafetySpec
 from safedial.policies.baselines import fixed
-from safedial.policies.conformal import cost_bound, hp_conformal
+from safedial.policies.conformal import OFF, hp_conformal
+from safedial.policies.family import KNOWN, Asked, Task, Told
 from safedial.policies.policy import Policy, check_probe, check_start_dose, probe_share
 
 FORMS = ("per_round", "tolerance", "anytime")
@@ -110,21 +112,32 @@ def hp_student(
         more = np.log1p(added)
         return state.log_det + np.where(np.asarray(weight) > 0.0, more, 0.0), state.least
 
-    def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = ()) -> Learned:
-        second = None if other is None else other.init(dim, ridge=ridge, batch=batch)
+    def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = (), spec: Any = None) -> Learned:
+        second = None
+        if other is not None:
+            bound = other.on(Task(dim=dim, spec=spec, dose=Dose(identity(), identity())))
+            second = bound, bound.init(batch)
         return Learned(least_squares.init(dim, batch=batch), np.zeros(batch), np.zeros(batch), second)
 
     def predict(state: Learned, context: Any) -> Fitted:
         seen = least_squares.predict(state.fit, context)
         if other is not None:
-            seen = seen._replace(other=other.predict(state.other, context))
+            bound, rounds = state.other
+            bound.begin(rounds)
+            asked = Asked(context, seen.norm, 1.0)
+            seen = seen._replace(other=(asked, bound.bound(rounds, asked)))
         return seen._replace(log_det=state.log_det, least=state.least) if anytime else seen
 
     def update(state: Learned, prediction: Fitted, reward: Any, cost: Any, weight: Any) -> Learned:
         fit = least_squares.update(state.fit, prediction, reward, cost, weight)
-        second = None if other is None else other.update(state.other, prediction.other, reward, cost, weight)
+        if other is not None:
+            bound, rounds = state.other
+            asked, found = prediction.other
+            bound.open(rounds, asked, found, 0.0)
+            told = Told(KNOWN, reward, cost, np.asarray(weight), cost, 0.0, 0.0, 0.0, asked.context)
+            bound.tell(rounds, rounds.count - 1, told)
         kept = volume(state, fit, prediction, weight) if anytime else (state.log_det, state.least)
-        return Learned(fit, *kept, second)
+        return Learned(fit, *kept, state.other)
 
     def decide(prediction: Any, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
         bound = cost_upper(prediction, guarantee, spec.violation_risk, spec.estimation_risk, mixture=mixture)
@@ -148,16 +161,16 @@ def hp_student(
     return Policy("hp_student", "HP-Student", "student", decide, options, check=_check_spec(guarantee), **own)
 
 
-def conformal_part(start_dose: float | None, lag: int) -> Policy:
+def conformal_part(start_dose: float | None, lag: int) -> Any:
     """The policy whose dose is not exceeded with either=True: its guarantee is over all rounds, as that of
     HP-Student.
     """
-    return hp_conformal(groups="none", start_dose=start_dose, lag=lag)
+    return hp_conformal(groups="none", start_dose=start_dose, lag=lag, **OFF)
 
 
 def conformal_bound(prediction: Any, spec: SafetySpec) -> Any:
     """U(x) of `hp_conformal`; ∞ where there is none."""
-    return cost_bound(prediction, spec)
+    return prediction[1].numbers["cost_upper"]
 
 
 def _check_spec(guarantee: str) -> Any:

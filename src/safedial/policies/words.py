@@ -40,6 +40,23 @@ def exact_curves(dose: Dose) -> str:
     )
 
 
+def start_assumptions(guarantee: str, spec: SafetySpec, shared: list[str]) -> list[str] | None:
+    """What a start dose rests on: that you declared it, or the constants that it was certified from and what else is
+    `shared`; None where the decision's guarantee is more than that of a start.
+    """
+    given = GUARANTEES[guarantee]
+    if not given.proved:
+        return ["the start dose and everything below it is safe for every context, as you declared"]
+    if not given.from_constants:
+        return None
+    return [
+        f"the mean cost per unit of intensity is at most S = {spec.coefficient_bound:g} times the context's norm",
+        f"the cost's noise is mean-zero and sub-Gaussian with constant {spec.cost_noise:g}, given the context "
+        "and the action",
+        *shared,
+    ]
+
+
 def overrides(above: str = "") -> str:
     """What is assumed about the applied action; `above` adds a condition."""
     words = f"the applied action is at most the advised one{above} and uses nothing about this round's outcome beyond "

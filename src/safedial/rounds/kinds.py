@@ -17,7 +17,6 @@ from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec
 from safedial.policies import FACTORIES, Family, Policy, make_policy
 from safedial.policies.family import BY_RULE
-from safedial.rounds.conformal_learner import ConformalLearner
 from safedial.rounds.learner import Learner
 from safedial.rounds.linear_learner import LinearLearner, make_radius_state
 from safedial.rounds.policy_learner import Driver
@@ -27,7 +26,6 @@ from safedial.rounds.shield_learner import ShieldLearner
 from safedial.rounds.student_learner import EitherLearner, StudentLearner
 
 NAMED: dict[str, type[Learner]] = {
-    "hp_conformal": ConformalLearner,
     "hp_shield": ShieldLearner,
     "hp_student": StudentLearner,
 }

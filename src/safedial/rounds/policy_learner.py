@@ -114,7 +114,13 @@ class Driver(Learner):
         return list(self.policy.terms(decision.plain).arithmetic)
 
     def history_counts(self, rules: Rules) -> bool:
-        return rules.policy.options.get("history") != "train"
+        return rules.policy.history_counts
+
+    def check_study(self, rules: Rules) -> None:
+        rules.policy.check_study()
+
+    def fallback_note(self, decision: Decision) -> str:
+        return self.policy.terms(decision.plain).note
 
     def predict(self, context: Array, norm: float) -> Any:
         raise NotImplementedError
@@ -165,7 +171,10 @@ class PolicyLearner(Driver):
         chosen = float(policy.choose(bound, asked))
         if prediction.state is self._state:
             self._latest = asked, bound
-        return {name: plain(value) for name, value in bound.numbers.items()}, self._choice(bound, chosen)
+        numbers = {name: plain(value) for name, value in bound.numbers.items()}
+        if self.starts is not None:
+            numbers["starts"] = self.starts
+        return numbers, self._choice(bound, chosen)
 
     def _choice(self, bound: Bound, chosen: float) -> Choice:
         numbers, largest = bound.numbers, float(bound.largest)
@@ -211,6 +220,8 @@ class PolicyLearner(Driver):
     def learn(self, context: Array, norm: float, sample: Sample, place: int | None) -> None:
         if place is None:
             place = self._open(Asked(context, norm, 0), None, sample.applied)
+        if place < 0:  # the round was forgotten
+            return
         fate = LOST if sample.unknown else KNOWN
         self.samples += sample.weight > 0.0
         self._tell(place, told_of(fate, sample, context, norm))
@@ -226,6 +237,8 @@ class PolicyLearner(Driver):
             self._tell(place, nothing_told(LOST, self._contexts.get(place), baseline_cost))
 
     def _tell(self, place: int, told: Told) -> None:
+        if place < 0:
+            return
         self._latest = None
         self._contexts.pop(place, None)
         self.policy.tell(self._state, place, told)

@@ -49,13 +49,14 @@ from safedial.errors import require
 from safedial.model.dial import real
 from safedial.model.namespace import Array
 from safedial.policies import make_policy
-from safedial.policies.student import conformal_bound, conformal_part
+from safedial.policies.family import Asked, Task
+from safedial.policies.start import Start, declared_dose
+from safedial.policies.student import conformal_part
 from safedial.rounds import student_terms
-from safedial.rounds.conformal_learner import ConformalLearner
-from safedial.rounds.conformal_terms import certified_fallback, declared
 from safedial.rounds.decision import plain_choice
 from safedial.rounds.learner import Learner
 from safedial.rounds.outcome import Sample, check_reported, least_quotient
+from safedial.rounds.policy_learner import PolicyLearner
 
 if TYPE_CHECKING:
     from safedial.rounds.decision import Decision
@@ -176,18 +177,10 @@ class StudentLearner(Learner):
         rule += "must not depend on outcomes"
         require(dial.levels is None, "dial", dial.levels, rule, "use a dial without levels, hp_conformal or hp_shield")
         options, setting = dict(policy.options), None if start_action is None else real("start_action", start_action)
-        if setting is not None:
-            options["start_dose"] = declared(options["start_dose"], dose, dial, setting)
-        if options["start_dose"] is None:
-            known = spec.cost_noise is not None and spec.coefficient_bound is not None
-            rule = "is missing: there must be a dose until there are enough rounds"
-            way_out = "declare one that is safe for every context, or give cost_noise and coefficient_bound"
-            require(known, "start_action", None, rule, way_out)
-            fallback = certified_fallback(spec, dose, dial)
-        else:
-            if setting is None:
-                setting = dial.setting(float(dose.cost.action(options["start_dose"])))
-            fallback = setting
+        task = Task(dim=rules.dim, spec=spec, dose=dose, dial=dial, start_action=setting)
+        options["start_dose"] = declared_dose(options["start_dose"], task)
+        start = Start(options["start_dose"], task, spec)
+        setting, fallback = start.action, start.fallback
         made = make_policy(policy.name, **options)
         return rules._replace(policy=made, start_action=setting, fallback_action=fallback)
 
@@ -414,9 +407,9 @@ class EitherLearner(StudentLearner):
 
     def __init__(self, rules: Rules) -> None:
         options = rules.policy.options
-        own = rules._replace(policy=conformal_part(options["start_dose"], options["lag"]))
-        self.other = ConformalLearner(own)
-        self.safe_spec = rounded_spec(rules.spec)
+        task = Task(dim=rules.dim, spec=rounded_spec(rules.spec), dose=rules.dose, dial=rules.dial)
+        own = conformal_part(options["start_dose"], options["lag"]).on(task)
+        self.other = PolicyLearner(rules._replace(policy=own))
         super().__init__(rules)
 
     @classmethod
@@ -437,28 +430,33 @@ class EitherLearner(StudentLearner):
         self.other.begin()
 
     def predict(self, context: Array, norm: float) -> Seen:
-        return super().predict(context, norm)._replace(other=self.other.predict(context, norm))
+        seen, other = super().predict(context, norm), self.other
+        asked = Asked(context, norm, 1.0)
+        return seen._replace(other=(asked, other.policy.bound(other._state, asked)))
 
     def foresee(self, context: Array, norm: float) -> Seen:
         known = super().foresee(context, norm)
-        return known._replace(other=self.other.foresee(context, norm))
+        state = copy.deepcopy(self.other._state)
+        self.other.policy.begin(state)
+        asked = Asked(context, norm, 1.0)
+        return known._replace(other=(asked, self.other.policy.bound(state, asked)))
 
     def rounding(self, context: Array, norm: float) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] -- as for HP-Conformal
         """Unknown: ranks may change with the last digits."""
 
     def view(self, prediction: Seen, choice: Choice) -> tuple[Seen, Choice]:
-        outlook = prediction.other
-        bound, frozen = float(conformal_bound(outlook, self.safe_spec)), outlook.rounds.frozen
-        count = int(frozen.sizes[0]) if frozen else 0
-        plain = Conformal(bound if math.isfinite(bound) else None, count, outlook.rounds.count)
+        numbers = prediction.other[1].numbers
+        bound = numbers["cost_upper"]
+        plain = Conformal(bound if math.isfinite(bound) else None, numbers["size"], numbers["rounds"])
         return prediction._replace(other=plain), plain_choice(choice)
 
     def open(self, context: Array) -> int:
-        self.other.open(context)
+        asked = Asked(context, 0.0, 1.0)
+        self.other._open(asked, self.other.policy.bound(self.other._state, asked), 0.0)
         return super().open(context)
 
     def learn(self, context: Array, norm: float, sample: Sample, place: int | None) -> None:
-        shift = self.other.rounds.count - self.opened
+        shift = self.other.opened_rounds - self.opened
         known = place is None or place in self.waits
         super().learn(context, norm, sample, place)
         if known:
@@ -466,17 +464,19 @@ class EitherLearner(StudentLearner):
 
     def throttled(self, context: Array, sample: Sample, place: int, advised: float) -> None:
         if place in self.waits:
-            self.other.throttled(context, sample, place + self.other.rounds.count - self.opened, advised)
+            row, dose = place + self.other.opened_rounds - self.opened, self.rules.dose.cost
+            self.other._state.rounds.advised[row] = dose.effect(self.rules.dial.action(advised))
+            self.other.throttled(context, sample, row, advised)
         super().throttled(context, sample, place, advised)
 
     def leave_out(self, place: int) -> None:
         if place in self.waits:
-            self.other.leave_out(place + self.other.rounds.count - self.opened)
+            self.other.leave_out(place + self.other.opened_rounds - self.opened)
         super().leave_out(place)
 
     @property
     def evidence(self) -> float:
-        return min(self.watch.evidence, self.other.evidence)
+        return min(self.watch.evidence, float(self.other.evidence or 1.0))
 
     @property
     def alarmed(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] -- it is never set here

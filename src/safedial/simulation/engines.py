@@ -22,7 +22,7 @@ WORTHWHILE = 5.0
 
 RANKS = "ranks scores among those of all rounds before, whose number grows"
 QUANTILES = "needs quantiles of Student's t, which JAX does not have"
-UNCOMPILED = {"hp_conformal": RANKS, "hp_shield": RANKS, "hp_student": QUANTILES}
+UNCOMPILED = {"hp_shield": RANKS, "hp_student": QUANTILES}
 """Why engine 'jax' cannot play a policy of the package."""
 
 

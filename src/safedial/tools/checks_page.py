@@ -248,7 +248,7 @@ def _certified_guarantee(rounds: Rounds) -> str:
 
 def _conformal_guarantee(rounds: ConformalRounds) -> str:
     spec = rounds.spec
-    whole = "" if rounds.rounds.setup.signed else " and over all rounds, not among those expected to benefit"
+    whole = "" if rounds.signed else " and over all rounds, not among those expected to benefit"
     return (
         f"the spec guarantees P(cost &gt; {spec.threshold:g}) ≤ {spec.violation_risk:.3g} in every round, on average over calibration "
         f"rounds{whole}, if rounds are exchangeable and the dose curve is exact."

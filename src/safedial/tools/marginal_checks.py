@@ -60,7 +60,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.polynomial import legendre
 
-from safedial.policies.conformal_rounds import ridge_fit
+from safedial.bounds.conforming import ridge_fit
 from safedial.tools.findings import (
     Finding,
     Process,
@@ -140,7 +140,7 @@ def check_carry_over(walked: ConformalRounds, *, needed: float) -> Finding:
     cut = int(np.ceil(TRAINING * known.size))
     first, later = known[:cut], known[cut:]
     seen = np.ones(first.size, dtype=bool)
-    _, coef = ridge_fit(walked.context[first], walked.outcome[first, None], seen, walked.rounds.ridge)
+    _, coef = ridge_fit(walked.context[first], walked.outcome[first, None], seen, walked.spec.ridge)
     residual = walked.outcome[later] - walked.context[later] @ coef[:, 0]
     high, low = _ranks(residual)
     was_high = np.concatenate([[False], high[:-1] <= 0.5])
@@ -163,11 +163,8 @@ def check_carry_over(walked: ConformalRounds, *, needed: float) -> Finding:
 
 def check_information(walked: ConformalRounds) -> Finding:
     """The rule of `reach`: do more than a third of a group's known calibration rounds have one and the same cost?"""
-    frozen = walked.rounds.frozen
-    ties = frozen.ties if frozen else None
-    tied = np.flatnonzero(ties.found) if ties else np.empty(0, dtype=int)
-    group = int(tied[0]) if tied.size else int(np.argmax(ties.count)) if ties else 0
-    value, count, known = (part[group].item() for part in ties) if ties else (0.0, 0, 0)
+    tied = [group for group in walked.ties if group.found]
+    value, count, known = tied[0] if tied else max(walked.ties, key=lambda group: group.rounds)
     fine = "Costs differ enough from round to round for their ranks to be informative."
     broken = (
         "Costs carry no information in such a group: the policy stays at the start dose. Report the measured quantity, "
@@ -175,10 +172,10 @@ def check_information(walked: ConformalRounds) -> Finding:
     )
     return stated(
         "information",
-        "FLAG" if tied.size else "quiet",
+        "FLAG" if tied else "quiet",
         tested="Do more than a third of a group's calibration rounds have the same measured cost?",
         found=f"The most common cost, {value:g}, occurs in {count} of the {known} known rounds of its group.",
-        means=broken if tied.size else fine,
+        means=broken if tied else fine,
         cost=value,
         tied=count,
         known=known,

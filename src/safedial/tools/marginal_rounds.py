@@ -40,10 +40,9 @@ from safedial.model.guarantee import GUARANTEES
 from safedial.model.namespace import Array
 from safedial.model.spec import SafetySpec
 from safedial.policies import Family, Policy, make_policy
-from safedial.policies.conformal import cost_bound
-from safedial.policies.conformal_rounds import FIRST_FIT, Rounds
+from safedial.policies.conformal import FIRST_FIT, REACH, Ties
+from safedial.policies.family import KNOWN, LOST, Asked, Task, Told
 from safedial.rounds.agent import Agent
-from safedial.rounds.conformal_terms import REACH
 from safedial.rounds.log_file import Log
 from safedial.rounds.rules import named_policy
 from safedial.rounds.shield_options import costs_at, costs_of, raw_features
@@ -223,11 +222,12 @@ class WalkedRounds:
 
 @dataclass(frozen=True, kw_only=True)
 class ConformalRounds(WalkedRounds):
-    """The p-values are of calibration rounds, the evidence is that rounds are not exchangeable; `rounds` is all that
-    was learned, refitted at the end.
+    """The p-values are of calibration rounds, the evidence is that rounds are not exchangeable. `ties` are by group;
+    `signed`: rounds are grouped by the sign of the predicted reward too.
     """
 
-    rounds: Rounds
+    ties: list[Ties]
+    signed: bool
 
 
 def _shared(log: Log, spec: SafetySpec, intensity: Array, outcome: Array) -> dict[str, Any]:
@@ -248,32 +248,47 @@ def walk_log(log: Log, spec: SafetySpec, dose: Dose, policy: Any = None) -> Conf
         outcome = np.where(dosed, measured / np.where(dosed, harm, 1.0), np.inf)
         reward = np.where(gain > 0.0, log.reward / np.where(gain > 0.0, gain, 1.0), 0.0)
     require(np.all(np.isfinite(outcome[dosed]) & np.isfinite(reward[dosed])), "log", "outcomes", "over g: not finite")
-    rule = make_policy("hp_conformal", **_options(policy, log), reach=REACH)
-    rounds: Rounds = rule.init(log.dim, ridge=spec.ridge)
+    given = _options(policy, log) | {"reach": REACH, "start_dose": 1.0}
+    rule: Any = make_policy("hp_conformal", **given)
+    rule = rule.on(Task(dim=log.dim, spec=spec, dose=dose))
+    state = rule.init()
     fitted, bounded, bets = np.zeros(len(log)), np.zeros(len(log), dtype=bool), []
     for index, context in enumerate(log.context):
-        if rounds.count >= rounds.next_fit:
-            bets.append(rounds.chances())
-            rounds.refit()
-        seen = rule.predict(rounds, context)
-        fitted[index], bounded[index] = seen.cost, cost_bound(seen, spec) < np.inf
-        number = rounds.append(context, 0.0, np.inf)
-        if dosed[index]:
-            told = {"measured": float(measured[index]), "intensity": float(harm[index])}
-            rounds.fill(number, float(reward[index]), float(outcome[index]), **told)
-    bets.append(rounds.chances())
-    rounds.refit()
+        bets.append(_refit(rule, state))
+        asked = Asked(context, float(np.linalg.norm(context)), index + 1.0)
+        bound = rule.bound(state, asked)
+        fitted[index], bounded[index] = bound.numbers["cost"], bound.ready
+        rule.open(state, asked, bound, harm[index])
+        fate, weight = (KNOWN, 1.0) if dosed[index] else (LOST, 0.0)
+        told = Told(fate, reward[index], outcome[index], weight, measured[index], 0.0, 0.0, harm[index], context)
+        rule.tell(state, index, told)
+        if not dosed[index]:  # a log does not say why, so such a round is neither ranked nor ranked among
+            state.bets.leave_out(index)
+    state.next_fit = state.count
+    bets.append(_refit(rule, state))
     ranked, chance = (np.concatenate(parts) for parts in zip(*bets, strict=True))
-    told = np.isfinite(chance)
+    told = np.isfinite(chance) & np.isfinite(outcome[ranked])
     return ConformalRounds(
         **_shared(log, spec, harm, outcome),
         fitted=fitted,
         bounded=bounded,
-        ranked=ranked[told].astype(np.int64),
+        ranked=ranked[told],
         chance=chance[told],
         evidence=evidence_path(chance[told]),
-        rounds=rounds,
+        ties=rule.ties(state),
+        signed=rule.signed,
     )
+
+
+def _refit(rule: Any, state: Any) -> tuple[Any, Array]:
+    """Let the policy refit if it is due. Returns the rounds that it bets on before, and their p-values."""
+    first, last = state.bets.next, state.count - rule.lag
+    if not state.fitted or state.count < state.next_fit or last <= first:
+        rule.begin(state)
+        return np.empty(0, dtype=np.int64), np.empty(0)
+    chances = state.bets.chances(first, last)
+    rule.begin(state)
+    return np.arange(first, last), chances
 
 
 def evidence_path(chances: Array) -> Array:
