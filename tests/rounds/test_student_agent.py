@@ -319,3 +319,17 @@ def test_one_lost_or_open_round_does_not_blind_an_anytime_guarantee(end, tmp_pat
         agent.update(decision, reward=0.1, cost=3.0 * decision.intensity)
     assert agent.alarmed
     assert agent.stop_reason == "alarm"
+
+
+def test_a_preview_changes_no_evidence():
+    one, other, rng = make_agent(lag=3), make_agent(lag=3), np.random.default_rng(5)
+    for _ in range(40):
+        context = rng.standard_normal(3)
+        for _ in range(2):
+            one.preview(context)
+        noise = 0.2 * rng.standard_normal()
+        for agent in (one, other):
+            decision = agent.decide(context)
+            agent.update(decision, reward=0.0, cost=decision.intensity * float(context @ COEF + noise))
+        assert one.evidence == other.evidence
+    assert one.evidence != 1.0

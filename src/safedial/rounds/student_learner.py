@@ -258,6 +258,7 @@ class StudentLearner(Learner):
         """`predict` after the rounds that the next decision would learn; they are not kept."""
         twin = copy.copy(self)
         twin.waits = dict(self.waits)
+        twin.watch = copy.deepcopy(self.watch)
         twin._advance()
         return twin.predict(context, norm)
 
