@@ -18,8 +18,8 @@ from safedial.errors import require
 from safedial.model.spec import SafetySpec
 from safedial.paper.synthetic import synthetic_spec
 from safedial.policies import make_policy
+from safedial.policies.estimates import daxpy, ddot, dnrm2, dsymv, dsyr
 from safedial.rounds.agent import Agent
-from safedial.rounds.linear_learner import daxpy, ddot, dnrm2, dsymv, dsyr
 
 DECISIONS = 2000
 """Decisions of HP-Conformal that are timed."""

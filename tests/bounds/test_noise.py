@@ -9,7 +9,9 @@ from mpmath import mp, mpf
 from scipy.stats import binomtest
 
 from safedial.bounds import margin
-from safedial.bounds.margin import Rounds, variance_bound
+from safedial.bounds.margin import variance_bound
+from safedial.policies import estimates
+from safedial.policies.estimates import PastRounds
 from tests.conftest import make_spec
 
 LEVEL = 1e-6
@@ -44,9 +46,9 @@ def test_the_variance_bound_covers_for_all_rounds_at_once(share, count):
 
 
 def test_looks_keep_the_least_bound_and_are_taken_at_a_tenth_more_rounds(monkeypatch):
-    monkeypatch.setattr(margin, "MEMORY", 150)
+    monkeypatch.setattr(estimates, "MEMORY", 150)
     rng = np.random.default_rng(3)
-    rounds = Rounds(1)
+    rounds = PastRounds(1)
     spec = make_spec(margin="bounded", noise_low=-3.0, noise_high=3.0, margin_risk=0.05)
     seen, looks = [], []
     for number in range(400):
@@ -57,7 +59,7 @@ def test_looks_keep_the_least_bound_and_are_taken_at_a_tenth_more_rounds(monkeyp
             looks.append(number + 1)
     assert seen == sorted(seen, reverse=True)
     assert looks[:3] == [64, 71, 79]
-    assert rounds.count == 150
+    assert rounds.rows.count == 150
     assert isinstance(rounds.best, float)
     assert 1 / 3 < rounds.best < 9.0
 
@@ -66,12 +68,12 @@ def test_rounds_that_teach_nothing_count_for_nothing():
     told = {}
     for name, gaps in (("gaps", True), ("none", False)):
         spec = make_spec(violation_risk=0.3, margin="bounded", noise_low=-1.0, noise_high=1.0, margin_risk=0.1)
-        rounds = Rounds(1, (1,))
+        rounds = PastRounds(1, (1,))
         for cost in np.linspace(-0.5, 0.5, 100):
             rounds.append(np.ones((1, 1)), np.array([cost]))
             if gaps:
                 rounds.append(np.ones((1, 1)), np.array([np.nan]), np.array([False]))
-        rounds.look(spec, np.zeros((1, rounds.count)), np.zeros((1, rounds.count)))
+        rounds.look(spec, np.zeros((1, rounds.rows.count)), np.zeros((1, rounds.rows.count)))
         told[name] = float(rounds.best[0])
     assert told["gaps"] == pytest.approx(told["none"], rel=1e-12)
 
@@ -79,7 +81,7 @@ def test_rounds_that_teach_nothing_count_for_nothing():
 def test_an_interval_on_either_side_of_zero_counts_with_its_far_end():
     spec = make_spec(margin="bounded", noise_low=-2.0, noise_high=1.0, margin_risk=0.05)
     for lower, upper, far in [(-0.5, -0.3, 0.5), (0.3, 0.5, 0.5), (-9.0, 0.2, 2.0), (-0.1, 9.0, 1.0)]:
-        rounds = Rounds(1)
+        rounds = PastRounds(1)
         for _ in range(100):
             rounds.append(np.ones(1), 0.0)
         rounds.look(spec, -upper, -lower)

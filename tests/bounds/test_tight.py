@@ -7,8 +7,9 @@ import pytest
 from safedial import InvalidInput, replay
 from safedial.bounds import estimate
 from safedial.bounds.confidence import bound, check_dim
-from safedial.bounds.radii import PLAIN, learner, with_ridge
+from safedial.bounds.radii import with_ridge
 from safedial.policies import make_policy
+from safedial.policies.estimates import Plain
 from tests.conftest import make_spec
 
 LEARNED = {"margin": "bounded", "noise_low": -1.0, "noise_high": 1.0, "margin_risk": 0.05}
@@ -25,7 +26,8 @@ def data(seed, dim=4, rounds=60, noise=0.5):
 
 
 def learned(contexts, costs, spec, radius, weights=None):
-    init, predict, update = learner(radius, spec)
+    made = Plain(radius, spec)
+    init, predict, update = made.init, made.predict, made.update
     state = init(contexts.shape[1], ridge=spec.ridge)
     for number, (context, cost) in enumerate(zip(contexts, costs, strict=True)):
         weight = np.float64(1.0 if weights is None else weights[number])
@@ -100,7 +102,8 @@ def test_the_distance_to_the_truth_is_the_identity_behind_noise_adaptive(ridge):
     spec = make_spec(ridge=ridge, cost_noise=0.5)
     contexts, truth, costs, noises, rng = data(5, rounds=200)
     weights = rng.random(len(costs))
-    init, predict, update = learner("noise-adaptive", spec)
+    made = Plain("noise-adaptive", spec)
+    init, predict, update = made.init, made.predict, made.update
     state, gram, pull = init(4, ridge=ridge), ridge * np.eye(4), 0.0
     for context, cost, noise, weight in zip(contexts, costs, noises, weights, strict=True):
         seen = predict(state, context)
@@ -116,7 +119,8 @@ def test_the_distance_to_the_truth_is_the_identity_behind_noise_adaptive(ridge):
 def test_a_batch_equals_its_members(radius):
     spec = make_spec(**LEARNED, violation_risk=0.2, cost_noise=0.5)
     runs = [data(seed, rounds=90) for seed in range(3)]
-    init, predict, update = learner(radius, spec)
+    made = Plain(radius, spec)
+    init, predict, update = made.init, made.predict, made.update
     batch = init(4, ridge=1.0, batch=(1, 3))
     for step in range(90):
         contexts = np.array([run[0][step] for run in runs])[None]
@@ -143,9 +147,8 @@ def test_sets_that_are_apart_refute_the_assumptions():
 
 
 def test_the_plain_learner_serves_where_nothing_more_is_asked_for():
-    assert learner("mixture", make_spec()) is PLAIN
-    assert PLAIN.init is estimate.init
-    assert learner(None, make_spec(**LEARNED)) is not PLAIN
+    assert isinstance(Plain("mixture", make_spec()).init(2, ridge=1.0), estimate.Estimate)
+    assert not isinstance(Plain(None, make_spec(**LEARNED)).init(2, ridge=1.0), estimate.Estimate)
 
 
 def test_replays_say_that_they_do_not_take_them():

@@ -315,13 +315,17 @@ def _numbers(decision):
         return _estimate(seen) | _student_numbers(seen)
     if name.startswith("nonlinear"):
         return {"reward bound": float(bounds.reward_upper), "rounds": seen["informative_rounds"]}
+    costs = list(decision.rules.spec.costs or ())
+    if costs:
+        told = {"bound": "cost_upper", "safe share": "largest", "mean cost": "cost", "width": "width"}
+        parts = {f"{mine} {at}": seen[f"{cost}.{own}"] for at, cost in enumerate(costs) for mine, own in told.items()}
+        return parts | {"least": costs.index(seen["least"])}
     margin = noise_margin(decision.rules.spec, decision.round, bounds.noise)
-    told = {"radius": float(bounds.cost_radius), "margin": float(margin)} | _estimate(seen)
+    told = {"radius": float(bounds.cost_radius), "margin": float(margin), "mean cost": seen["cost"]}
+    told["width"] = seen["width"]
     if float(bounds.reward_radius) != float(bounds.cost_radius):
         told["reward radius"] = float(bounds.reward_radius)
-    if seen.dual is not None:
-        told |= {"dual cost": seen.dual.cost, "dual width": seen.dual.width, "dual miss": seen.dual.miss}
-    return told
+    return told | {f"dual {part}": seen[f"dual_{part}"] for part in ("cost", "width", "miss") if "dual_cost" in seen}
 
 
 def _estimate(seen):

@@ -9,6 +9,7 @@ from safedial import InvalidInput, check_policy, make_policy
 from safedial.bounds import estimate
 from safedial.policies.classes import features
 from safedial.simulation.check_policy import NotApplicable, _checks
+from tests.policies.own_record import record
 
 
 def is_caught(factory, claim=""):
@@ -46,7 +47,7 @@ def everything(choice, seen):
 
 def sound_policy(disguised):
     """hp_ucb; disguised it says that it has a learner of its own, and is the same."""
-    policy = make_policy("hp_ucb")
+    policy = record(make_policy("hp_ucb"))
     return policy._replace(init=lambda *sizes, **more: estimate.init(*sizes, **more)) if disguised else policy
 
 

@@ -129,7 +129,7 @@ def test_the_agent_chooses_what_core_chooses(name, options):
         context = rng.standard_normal(3)
         context /= np.linalg.norm(context) * 1.001
         decision = agent.decide(context)
-        seen = policy.predict(state, context)
+        seen = estimate.predict(state, context)
         choice = policy.decide(seen, spec, round=float(number), coin=0.5)
         assert decision.action == pytest.approx(float(choice.intensity), abs=1e-9)
         assert decision.action <= float(choice.intensity) * (1 + 1e-12)

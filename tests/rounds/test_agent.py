@@ -174,7 +174,7 @@ def test_raw_features_by_name_are_centred_scaled_and_given_an_intercept():
     by_name = agent.decide({"weight": 90, "age": 65})
     by_order = Agent(3, make_spec(context_bound=1.5), features=features).decide([65, 90])
     assert by_name.prediction == by_order.prediction
-    assert by_name.prediction.norm == pytest.approx(math.sqrt(0.25**2 + 0.25**2 + 1))
+    assert by_name.prediction["norm"] == pytest.approx(math.sqrt(0.25**2 + 0.25**2 + 1))
 
 
 def test_a_baseline_above_the_threshold_advises_zero_and_says_why():
@@ -189,7 +189,7 @@ def test_sensor_noise_weights_what_is_learned():
     low, high = Agent(2, spec), Agent(2, spec)
     low.update([0.5, 0.1], 0.01, 0.0, 0.0)
     high.update([0.5, 0.1], 0.9, 0.0, 0.0)
-    assert low.decide([0.5, 0.1]).prediction.width > high.decide([0.5, 0.1]).prediction.width
+    assert low.decide([0.5, 0.1]).prediction["width"] > high.decide([0.5, 0.1]).prediction["width"]
 
 
 def test_a_broken_guarantee_raises_the_alarm_and_every_decision_says_so():

@@ -4,6 +4,7 @@ from safedial import Agent, Dial, Dose, Features, InvalidInput, hill, io, make_p
 from safedial.model.dose import DoseCurve
 from safedial.rounds.agent import FORM
 from tests.conftest import make_spec
+from tests.policies.own_record import record
 
 
 @pytest.fixture
@@ -80,7 +81,7 @@ def test_a_folder_that_is_not_there_is_named(saved, tmp_path):
 
 
 def test_someone_elses_policy_is_given_again_on_loading(tmp_path):
-    mine = make_policy("hp_ucb")._replace(name="mine")
+    mine = record(make_policy("hp_ucb"), name="mine")
     agent = Agent(2, make_spec(), policy=mine)
     agent.save(tmp_path / "agent")
     with pytest.raises(InvalidInput, match="mine"):

@@ -114,7 +114,7 @@ def test_the_chance_that_any_cost_exceeds_is_at_most_the_risk_where_one_cost_alo
         agent.update(decision, reward=0.1 * share, cost=cost)
         if number >= 200:
             over += cost["heat"] > 0.5 or cost["load"] > 0.3
-            free = float(decision.prediction.choices["load"].safe.intensity) ** 0.5
+            free = decision.prediction["load.largest"] ** 0.5
             alone += free * (context @ HEAT + noise[0]) > 0.5 or free**2 * (context @ LOAD + noise[1]) > 0.3
     assert binomtest(over, 300, 0.31, alternative="greater").pvalue > 1e-6
     assert binomtest(over, 300, 0.01, alternative="greater").pvalue < 1e-6
@@ -146,8 +146,9 @@ def test_one_cost_s_intensity_in_another_s_curve_never_means_a_higher_setting(ow
     cost = Cost(threshold=1, noise=1, curve=own)
     spec = SafetySpec(costs={"heat": cost}, violation_risk=0.02, estimation_risk=0.01, **CONSTANTS)
     agent = Agent(2, spec, dose=dose)
+    whole = agent.policy
     for allowed in [*np.linspace(0.0, 1.0, 41), *np.logspace(-12, -1, 23), 1.0 - 1e-15, 1.0 - 1e-9]:
-        setting = setting_of(agent._rules, agent._learner._shared("heat", float(allowed)))
+        setting = setting_of(agent._rules, whole._shared(whole.parts["heat"], float(allowed)))
         assert float(own.effect(setting)) <= allowed * (1.0 + 1e-15 * own.error_units)
         assert float(own.effect(setting)) >= allowed - 0.02
 

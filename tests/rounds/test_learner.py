@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from safedial.rounds.linear_learner import LinearLearner
+from safedial.policies.estimates import Sums
 
 
 def symmetric(lower):
@@ -14,11 +14,11 @@ def symmetric(lower):
 
 def learner(dim, samples=10):
     rng = np.random.default_rng(dim)
-    made = LinearLearner(dim, 0.5)
+    made = Sums(dim, 0.5)
     for _ in range(samples):
         context = rng.standard_normal(dim)
         context /= np.linalg.norm(context)
-        made.update(context, 1.0, 0.1, 0.2, 1.0)
+        made.add(context, 1.0, 0.1, 0.2, 1.0)
     return made
 
 

@@ -13,6 +13,7 @@ from safedial.bounds.safe_set import SafeSet
 from safedial.rounds.learner import Learner
 from safedial.simulation.linear_world import LinearWorld
 from safedial.study.study_errors import StudyError
+from tests.policies.own_record import record
 
 SPEC = SafetySpec(threshold=0.5, total_risk=0.1, reward_noise=0.3, cost_noise=0.3, coefficient_bound=1, context_bound=1)
 
@@ -98,7 +99,7 @@ def test_it_decides_learns_explains_itself_and_is_saved_and_loaded(tmp_path):
 
 def test_a_certificate_says_whose_proof_it_is():
     ours = make_policy("hp_probe")
-    policies = ours, ours._replace(name="mine"), cautious()
+    policies = ours, record(ours, name="mine"), cautious()
     certificates = [Agent(2, SPEC, policy=each).decide([0.3, 0.2]).certificate for each in policies]
     words = "policy mine is your own: that its rule keeps the guarantee is your proof, not one of this package"
     assert [words in each["assumptions"] for each in certificates] == [False, True, False]

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from safedial import Agent
-from safedial.rounds import linear_learner
-from safedial.rounds.linear_learner import LinearLearner
+from safedial.policies import estimates
+from safedial.policies.estimates import Sums
+from safedial.policies.table import pack, unpack
 from tests.conftest import make_spec
 from tests.oracles import exact_safe_intensity
 
@@ -13,7 +14,7 @@ from tests.oracles import exact_safe_intensity
 @pytest.fixture
 def waiting(monkeypatch):
     """Let samples wait at any dimension."""
-    monkeypatch.setattr(linear_learner, "FROM_DIM", 1)
+    monkeypatch.setattr(estimates, "FROM_DIM", 1)
 
 
 def samples(dim, count, seed=0):
@@ -27,24 +28,25 @@ def teach(learner, contexts, outcomes, weights):
     for context, (reward, cost), weight in zip(contexts, outcomes, weights, strict=True):
         norm = float(np.linalg.norm(context))
         learner.read(context, norm)
-        learner.update(context, norm, float(reward), float(cost), float(weight))
+        learner.add(context, norm, float(reward), float(cost), float(weight))
     return learner
 
 
 @pytest.mark.parametrize("count", [1, 16, 100])
 def test_waiting_changes_nothing_but_rounding(monkeypatch, count):
     given = samples(12, count)
-    at_once = teach(LinearLearner(12, 1e-2), *given)
-    monkeypatch.setattr(linear_learner, "FROM_DIM", 1)
-    later = teach(LinearLearner(12, 1e-2), *given)
+    at_once = teach(Sums(12, 1e-2), *given)
+    monkeypatch.setattr(estimates, "FROM_DIM", 1)
+    later = teach(Sums(12, 1e-2), *given)
     assert at_once.pending.count == 0
-    assert later.pending.count == count % linear_learner.ROOM
+    assert later.pending.count == count % estimates.ROOM
     for context in samples(12, 5, seed=1)[0]:
         np.testing.assert_allclose(later.read(context, 1.0)[:3], at_once.read(context, 1.0)[:3], rtol=1e-9)
-    for target in ("reward", "cost"):
-        np.testing.assert_allclose(later.coef(target), at_once.coef(target), atol=1e-9)
+    for target in ("reward_rhs", "cost_rhs"):
+        coef = [each.direction(getattr(each, target)) for each in (later, at_once)]
+        np.testing.assert_allclose(*coef, atol=1e-9)
     assert later.log_det == pytest.approx(at_once.log_det, rel=1e-12)
-    np.testing.assert_allclose(later.scale, at_once.scale, rtol=1e-12)
+    np.testing.assert_allclose(later._scale, at_once._scale, rtol=1e-12)
 
 
 @pytest.mark.usefixtures("waiting")
@@ -59,7 +61,7 @@ def test_what_is_certified_stays_safe_while_samples_wait():
         if applied > 0:
             agent.update(decision, reward=reward * applied, cost=cost * applied)
             told.append((context, (cost * applied) / applied, 1.0))
-    assert agent._learner.pending.count > 0
+    assert agent._learner._state.sums.pending.count > 0
 
 
 @pytest.mark.usefixtures("waiting")
@@ -76,7 +78,7 @@ def test_a_saved_agent_goes_on_bit_for_bit(tmp_path):
         return played
 
     play(agent, slice(0, 23))
-    assert agent._learner.pending.count == 7
+    assert agent._learner._state.sums.pending.count == 7
     agent.save(tmp_path / "agent")
     loaded = Agent.load(tmp_path / "agent")
     assert play(agent, slice(23, 60)) == play(loaded, slice(23, 60))
@@ -86,7 +88,7 @@ def test_a_saved_agent_goes_on_bit_for_bit(tmp_path):
 
 @pytest.mark.usefixtures("waiting")
 def test_a_rebuild_takes_the_waiting_samples_in():
-    learner = teach(LinearLearner(5, 0.5), *samples(5, 20))
+    learner = teach(Sums(5, 0.5), *samples(5, 20))
     contexts, _, weights = samples(5, 20)
     learner.rebuild()
     assert learner.pending.count == 0
@@ -96,26 +98,25 @@ def test_a_rebuild_takes_the_waiting_samples_in():
     learner.rebuild()
 
 
-def test_small_learners_save_what_they_always_saved():
-    assert set(LinearLearner(3, 1.0).state()) == {"gram", "inverse", "reward_rhs", "cost_rhs", "scalars"}
-    assert set(LinearLearner(linear_learner.FROM_DIM, 1.0).state()) > {"pending_rows", "pending_moves"}
+def test_samples_wait_at_high_dimension_alone():
+    assert Sums(3, 1.0).pending.rows.size == 0
+    assert Sums(estimates.FROM_DIM, 1.0).pending.rows.shape == (estimates.FROM_DIM, estimates.ROOM)
 
 
 @pytest.mark.usefixtures("waiting")
 @pytest.mark.parametrize("damage", [1e-9, 0.3])
 def test_damaged_state_costs_reward_but_never_safety(damage):
     rng = np.random.default_rng(4)
-    learner = teach(LinearLearner(4, 0.5), *samples(4, 50))
+    learner = teach(Sums(4, 0.5), *samples(4, 50))
     assert learner.pending.count == 2
     rows = learner.pending.rows[:, :2]
     full = np.tril(learner.gram) + np.tril(learner.gram, -1).T + rows @ rows.T
     for context in rng.standard_normal((50, 4)):
         norm = float(np.linalg.norm(context))
-        worn = LinearLearner(4, 0.5)
-        worn.restore({name: value.copy(order="K") for name, value in learner.state().items()})
+        worn = unpack(Sums(4, 0.5), pack(learner))
         worn.inverse = np.asfortranarray(learner.inverse * (1 + damage * rng.standard_normal((4, 4))))
         worn.pending.moves *= 1 + damage * rng.standard_normal((4, 1))
-        _, cost, width, _ = worn.read(context, norm)
+        _, cost, width = worn.read(context, norm)[:3]
         solved = np.linalg.solve(full, context)
         assert width >= np.sqrt(context @ solved) * (1 - 1e-12)
         assert cost >= solved @ learner.cost_rhs - 1e-12

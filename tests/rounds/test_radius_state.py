@@ -7,9 +7,10 @@ from mpmath import mp, mpf
 from safedial import Agent, LinearWorld, make_policy, simulate
 from safedial.bounds.confidence import bound
 from safedial.bounds.margin import variance_bound
-from safedial.rounds import linear_learner
+from safedial.policies import estimates
+from safedial.policies.estimates import Sums
+from safedial.policies.family import Asked
 from safedial.rounds.decision import setting_of
-from safedial.rounds.linear_learner import LinearLearner, read_many
 from safedial.rounds.outcome import Sample
 from tests.bounds.test_rounding import hard_state
 from tests.conftest import make_spec
@@ -129,12 +130,12 @@ def test_the_three_numbers_of_self_normalised_are_certified_in_high_precision(co
     for _ in range(states):
         spec, rows, costs, context = hard_state(rng)
         norm = float(np.linalg.norm(context))
-        learner = LinearLearner(len(context), spec.ridge)
+        learner = Sums(len(context), spec.ridge)
         for row, cost in zip(rows, costs, strict=True):
-            learner.update(row, float(np.linalg.norm(row)), 0.0, float(cost), 1.0)
-        factors = linear_learner.factors_of(learner, spec)
-        vector = linear_learner._vector(learner, factors, context)
-        ours = linear_learner.certified_dual(learner, factors, context, norm)
+            learner.add(row, float(np.linalg.norm(row)), 0.0, float(cost), 1.0)
+        factors = estimates.factors_of(learner, spec)
+        vector = estimates._vector(learner, factors, context)
+        ours = estimates.certified_dual(learner, factors, context, norm)
         with mp.workdps(60):
             gram, rhs, x, w = mp.zeros(len(context)), mp.zeros(len(context), 1), column_of(context), column_of(vector)
             for row, cost in zip(rows, costs, strict=True):
@@ -152,9 +153,10 @@ def test_the_three_numbers_of_self_normalised_are_certified_in_high_precision(co
 def test_without_a_solvable_system_the_bound_is_that_of_the_ellipsoid_or_the_norms():
     spec = make_spec(cost_noise=0.3, reward_noise=0.3)
     agent = play(Agent(3, spec, policy=make_policy("hp_probe", radius="self-normalised")), 30)
-    agent._learner.gram[:] = np.nan
-    factors = linear_learner.factors_of(agent._learner, spec)
-    assert not linear_learner._vector(agent._learner, factors, np.array([0.3, 0.2, 0.1])).any()
+    sums = agent._learner._state.sums
+    sums.gram[:] = np.nan
+    factors = estimates.factors_of(sums, spec)
+    assert not estimates._vector(sums, factors, np.array([0.3, 0.2, 0.1])).any()
 
 
 def test_kept_factors_never_outlive_the_sums_they_are_made_from():
@@ -163,38 +165,38 @@ def test_kept_factors_never_outlive_the_sums_they_are_made_from():
     agent = play(Agent(3, spec, policy=make_policy("hp_probe", radius="self-normalised")), 30)
     learner, context = agent._learner, np.array([0.3, 0.2, 0.1])
 
+    def told(one):
+        return one.policy.bound(one._state, Asked(context, 0.4, 1)).numbers
+
     def afresh():
         copy = Agent(3, spec, policy=make_policy("hp_probe", radius="self-normalised"))._learner
         copy.restore({name: np.array(value) for name, value in learner.state().items()})
-        return copy.predict(context, 0.4)
+        return told(copy)
 
-    seen = [learner.predict(context, 0.4)]
-    assert learner.predict(context, 0.4) == afresh() == seen[-1]
+    seen = [told(learner)]
+    assert told(learner) == afresh() == seen[-1]
     learner.revise(context, *(Sample(0.1, cost, 1.0, 0.5, cost, 0.0) for cost in (0.2, 0.6)))
-    seen.append(learner.predict(context, 0.4))
+    seen.append(told(learner))
     assert seen[-1] == afresh()
-    learner.update(rng.uniform(-0.5, 0.5, 3), 0.5, 0.2, 0.1, 1.0)
-    seen.append(learner.predict(context, 0.4))
+    learner.learn(rng.uniform(-0.5, 0.5, 3), 0.5, Sample(0.2, 0.1, 1.0, 0.5, 0.1, 0.0), None)
+    seen.append(told(learner))
     assert seen[-1] == afresh()
     learner.restore(agent._learner.state())
-    assert learner.predict(context, 0.4) == seen[-1]
-    assert len({each.dual for each in seen}) == 3
+    assert told(learner) == seen[-1]
+    assert len({each["dual_cost"] for each in seen}) == 3
 
 
 def test_many_contexts_read_as_one_by_one_and_waiting_samples_count(monkeypatch):
-
-    from safedial.rounds import linear_learner
-
-    monkeypatch.setattr(linear_learner, "FROM_DIM", 3)
+    monkeypatch.setattr(estimates, "FROM_DIM", 3)
     rng = np.random.default_rng(2)
     contexts = rng.standard_normal((40, 3)) / 3
-    learner = LinearLearner(3, 0.4)
+    learner = Sums(3, 0.4)
     for context in contexts[:21]:
-        learner.update(context, float(np.linalg.norm(context)), 0.0, float(rng.standard_normal()), 1.0)
+        learner.add(context, float(np.linalg.norm(context)), 0.0, float(rng.standard_normal()), 1.0)
     assert learner.pending.count == 5
-    lower, upper, width = read_many(learner, contexts)
+    lower, upper, width = learner.read_many(contexts)
     for number, context in enumerate(contexts):
-        _, cost, wide, _ = learner.read(context, float(np.linalg.norm(context)))
+        _, cost, wide = learner.read(context, float(np.linalg.norm(context)))[:3]
         assert upper[number] == pytest.approx(cost, rel=1e-9)
         assert lower[number] <= upper[number]
         assert width[number] == pytest.approx(wide, rel=1e-9)
@@ -202,15 +204,15 @@ def test_many_contexts_read_as_one_by_one_and_waiting_samples_count(monkeypatch)
 
 def test_the_learned_variance_is_of_what_the_bounds_leave():
     agent = play(Agent(3, make_spec(cost_noise=0.3, reward_noise=0.3, **BOUNDED)), 64)
-    learner = agent._learner
-    contexts, costs = learner.extras.rounds.seen
-    seen = [learner.predict(context, float(np.linalg.norm(context))) for context in contexts]
+    past, sums = agent._learner._state.sums.past, agent._learner._state.sums
+    contexts, costs = past.rows.rows("context"), past.rows.rows("cost")
+    seen = [sums.read(context, float(np.linalg.norm(context))) for context in contexts]
     radius = bound(seen[0], agent.spec, radius="mixture", clip=True).cost_radius
     lower = np.array([max(each.cost - radius * each.width, -each.norm) for each in seen])
     upper = np.array([min(each.cost + radius * each.width, each.norm) for each in seen])
     ends = np.clip(costs - upper, -1.0, 0.0) ** 2, np.clip(costs - lower, 0.0, 1.0) ** 2
     expected = float(variance_bound(np.maximum(*ends).sum(), 64.0, 1.0, 0.05))
-    assert learner.extras.rounds.best == pytest.approx(expected, rel=1e-9)
+    assert past.best == pytest.approx(expected, rel=1e-9)
     assert 0.03 < expected < 1.0
 
 
@@ -221,7 +223,7 @@ def test_the_slack_of_a_residual_covers_the_estimate_and_is_less_than_radius_tim
     for number in range(60):
         context = rng.uniform(-0.5, 0.5, 3) * (number % 9 > 0)
         norm, mean = float(np.linalg.norm(context)), float(context @ truth)
-        seen = agent._learner._estimate(context, norm)
+        seen = agent._learner._state.sums.read(context, norm)
         whole = bound(seen, agent.spec, radius="self-normalised", clip=True).cost_radius * seen.width
         found = agent._learner.residuals(agent._rules, context, norm, Sample(mean, mean, 1.0, 1.0, mean, 0.0))
         assert abs(found[2]) <= found[3] + 1e-12

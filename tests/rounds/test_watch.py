@@ -11,6 +11,7 @@ from safedial.model.noise_scale import power_scale
 from safedial.rounds.outcome import Round
 from safedial.rounds.watch import Watch
 from tests.conftest import make_spec
+from tests.policies.own_record import record
 
 X = [0.6, 0.6]
 
@@ -336,7 +337,7 @@ def test_what_is_known_of_the_noise_is_saved(tmp_path):
 
 
 def test_a_policy_without_a_radius_gathers_no_evidence_about_the_noise():
-    plain = make_policy("hp_ucb")._replace(name="mine", options={})
+    plain = record(make_policy("hp_ucb"), name="mine", options={})
     agent = noisy_agent(0.9, policy=plain)
     assert agent.informative_rounds > 0
     assert (agent.stop_reason == "noise_broken", agent.noise_evidence < 1.0) == (False, True)

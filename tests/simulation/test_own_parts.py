@@ -20,8 +20,9 @@ from safedial.policies import POLICIES
 from safedial.simulation import engines, jax_engine
 from safedial.simulation.world import Outcome, World
 from tests.conftest import make_spec
+from tests.policies.own_record import record
 
-UCB = make_policy("hp_ucb")
+UCB = record(make_policy("hp_ucb"))
 WORLD = LinearWorld(dim=3)
 
 
@@ -114,7 +115,8 @@ def test_a_certified_policy_with_a_cheating_predict_fails_its_checks():
 @pytest.mark.parametrize("name", ["hp_ucb", "hp_student"])
 def test_agents_studies_and_replays_refuse_a_part_that_they_would_not_use(name, tmp_path):
     guarantee = {"hp_ucb": "certified", "hp_student": "student"}[name]
-    spec, policy = make_spec(guarantee=guarantee), make_policy(name)._replace(update=ignore)
+    spec, made = make_spec(guarantee=guarantee), make_policy(name)
+    policy = (record(made) if name == "hp_ucb" else made)._replace(update=ignore)
     words = f"policy = '{name}': has its own learner, which runs only in simulations; .*give the policy a `learner`"
     with pytest.raises(InvalidInput, match=words):
         Agent(3, spec, policy=policy)
@@ -130,7 +132,7 @@ def test_agents_studies_and_replays_refuse_a_part_that_they_would_not_use(name, 
 
 @pytest.mark.parametrize("parts", [{"radius": "self-normalised"}, {}])
 def test_what_needs_more_than_the_plain_estimate_refuses_parts_of_it(parts):
-    policy = make_policy("hp_ucb", **parts)
+    policy = record(make_policy("hp_ucb", **parts))
     spec = make_spec() if parts else make_spec(margin="bounded", noise_low=-1.0, noise_high=1.0, margin_risk=0.01)
     with pytest.raises(InvalidInput, match=r"'hp_ucb': has parts of the plain .*; give the policy init, predict and"):
         simulate(policy._replace(predict=narrow), WORLD, spec, rounds=5, seeds=1)

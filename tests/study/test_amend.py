@@ -22,6 +22,7 @@ from safedial.study.store import Store
 from safedial.study.study_errors import StudyError
 from safedial.study.study_spec import read_spec
 from safedial.study.verify import verify_log, verify_study
+from tests.policies.own_record import record
 from tests.study.conftest import SPEC
 
 WORDS = {"reason": "the laboratory changed its method", "actor": "Dr. Lee"}
@@ -434,7 +435,7 @@ def test_what_learning_rests_on_is_refused_for_each_learner():
 
 
 def test_an_own_policy_is_refused():
-    own = hp_probe()._replace(name="mine")
+    own = record(hp_probe(), name="mine")
     with pytest.raises(InvalidInput, match="is your own"):
         amended_spec(read_spec(SPEC), {**SPEC, "policy": own})
 

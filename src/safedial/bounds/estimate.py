@@ -69,6 +69,8 @@ class Prediction(NamedTuple):
     noise: Any = None
     cost_slack: Any = 0.0
     """How far certified rounding may have raised `cost` above ⟨x,μ̂⟩."""
+    unshrunk: Any = None
+    """λ‖Σ⁻¹x‖: what share of S the estimate may miss because λ shrinks it."""
 
 
 def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = (), xp: Any = np) -> Estimate:

@@ -118,10 +118,6 @@ def margin_assumptions(spec: SafetySpec) -> list[str]:
 ETAS = 2.0 ** -np.arange(0.0, 14.0)
 """η in units of 1/B."""
 
-FIRST_LOOK, GROWTH = 64, 1.1
-MEMORY = 100_000
-"""How many rounds are kept: the first ones. They suffice, and choosing them by number causes no bias."""
-
 
 def variance_bound(total: Any, count: Any, largest: float, failure: float) -> Any:
     """v: with probability ≥ 1 − `failure`, for all n, at least the variance; `total` ≥ Σξ², each ξ² ≤ `largest`.
@@ -136,48 +132,15 @@ def variance_bound(total: Any, count: Any, largest: float, failure: float) -> An
     return largest * np.minimum(bound.min(axis=-1) * (1.0 + 64.0 * UNIT), 1.0)
 
 
-class Rounds:
-    """Contexts and normalised costs of a batch, in order, and the best bound so far: updated in place."""
-
-    def __init__(self, dim: int, batch: tuple[int, ...] = ()) -> None:
-        self.dim, self.batch = dim, batch
-        self.count, self.next_look = 0, FIRST_LOOK
-        self.context, self.cost = np.empty((*batch, 64, dim)), np.empty((*batch, 64))
-        self.best: Any = math.inf
-
-    def append(self, context: Any, cost: Any, known: Any = True) -> None:
-        """Add a round; an uninformative one has cost −∞, below every noise."""
-        if self.count == MEMORY:
-            return
-        if self.count == self.cost.shape[-1]:
-            self.context = np.concatenate([self.context, np.empty_like(self.context)], axis=-2)
-            self.cost = np.concatenate([self.cost, np.empty_like(self.cost)], axis=-1)
-        self.context[..., self.count, :] = context
-        self.cost[..., self.count] = np.where(known, cost, -math.inf)
-        self.count += 1
-
-    @property
-    def due(self) -> bool:
-        return self.count >= self.next_look
-
-    @property
-    def seen(self) -> tuple[Array, Array]:
-        """(contexts, costs) so far."""
-        return self.context[..., : self.count, :], self.cost[..., : self.count]
-
-    def look(self, spec: SafetySpec, lower: Any, upper: Any) -> None:
-        """Take a look with the present bounds on the mean costs, and keep the lowest bound so far."""
-        known = np.isfinite(self.seen[1])
-        cost = np.where(known, self.seen[1], 0.0)
-        highest = cost - lower + 4.0 * UNIT * (np.abs(cost) + np.abs(lower))
-        lowest = cost - upper - 4.0 * UNIT * (np.abs(cost) + np.abs(upper))
-        best = np.minimum(self.best, _spread(lowest, highest, known, spec))
-        self.best = best if self.batch else float(best)
-        self.next_look = math.ceil(GROWTH * self.count) if self.count < MEMORY else math.ceil(GROWTH * self.next_look)
-
-
-def _spread(lowest: Array, highest: Array, known: Any, spec: SafetySpec) -> Array:
-    """The variance bound from the intervals [lowest, highest] ∩ [noise_low, noise_high]."""
+def past_variance(cost: Array, lower: Any, upper: Any, spec: SafetySpec) -> Any:
+    """The variance bound from past normalised costs, (..., rounds), and the present bounds on their means; a cost of −∞
+    is one that taught nothing.
+    """
+    known = np.isfinite(cost)
+    cost = np.where(known, cost, 0.0)
+    highest = cost - lower + 4.0 * UNIT * (np.abs(cost) + np.abs(lower))
+    lowest = cost - upper - 4.0 * UNIT * (np.abs(cost) + np.abs(upper))
+    # The noise lies between these and in its stated range.
     low = np.clip(np.where(known, lowest, 0.0), spec.noise_low, 0.0)
     high = np.clip(np.where(known, highest, 0.0), 0.0, spec.noise_high)
     squares = np.maximum(low * low, high * high) * (1.0 + 64.0 * UNIT)

@@ -8,8 +8,6 @@ from functools import lru_cache
 from inspect import signature
 from typing import Any
 
-from safedial.bounds.radii import Learner
-from safedial.bounds.radii import learner as linear_learner
 from safedial.errors import InvalidInput, require
 from safedial.model.dose import Dose
 from safedial.model.guarantee import GUARANTEES
@@ -17,6 +15,7 @@ from safedial.model.spec import SafetySpec, dose_free_learning
 from safedial.policies.baselines import clairvoyant, epsilon_greedy, fixed, on_expectation, thompson
 from safedial.policies.bayes import hp_bayes
 from safedial.policies.conformal import hp_conformal
+from safedial.policies.estimates import Learner, Plain
 from safedial.policies.family import Family, missing_methods
 from safedial.policies.linear import hp_probe, hp_ucb
 from safedial.policies.nonlinear import nonlinear_hp_probe, nonlinear_hp_ucb
@@ -125,14 +124,11 @@ def shown_spec(policy: Policy, written: dict[str, Any]) -> dict[str, Any]:
     return written | ({"guarantee": "none"} if GUARANTEES[policy.guarantee].empty else {})
 
 
-def learner_of(policy: Policy, spec: SafetySpec) -> Learner:
+def learner_of(policy: Policy | Family, spec: SafetySpec) -> Any:
     """How a policy learns under a spec: its own way, or the linear estimate that its radius and margin need."""
-    if not policy.is_linear:
+    if isinstance(policy, Policy) and not policy.is_linear:
         return Learner(policy.init, policy.predict, policy.update)
-    made = linear_learner(policy.options.get("radius"), spec)
-    if spec.noise_scale is None:
-        return made
-    return made._replace(predict=lambda state, context: made.predict(state, context)._replace(context=context))
+    return Plain(policy.options.get("radius"), spec)
 
 
 def rows_learn_alike(policy: Policy, spec: SafetySpec, dose: Dose, baseline_cost: Any) -> bool:

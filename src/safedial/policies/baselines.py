@@ -11,39 +11,54 @@ Thompson: samples the reward; the safe set is HP-UCB's.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from safedial.bounds.choice import Choice, choose
-from safedial.bounds.confidence import Bounds, bound, resolve_clip
+from safedial.bounds.confidence import Bounds
 from safedial.bounds.estimate import Prediction
 from safedial.bounds.margin import subgaussian_spec
-from safedial.bounds.safe_set import SafeSet, binary_safe_set, safe_set
+from safedial.bounds.safe_set import binary_safe_set, safe_set
 from safedial.errors import is_number, require
-from safedial.model.namespace import namespace, normal_quantile
-from safedial.model.spec import SafetySpec
-from safedial.policies.linear import hp_ucb
-from safedial.policies.policy import Policy
+from safedial.model.namespace import Array, namespace, normal_quantile, where
+from safedial.policies.family import Asked, Bound, Family, Task, is_share, option
+from safedial.policies.linear import HPUCB, Linear, bound_numbers
+
+LEARN_FROM = ("all", "exploring")
 
 
-def fixed(*, clip: bool = True) -> Policy:
+def is_size(value: Any) -> bool:
+    """Whether this is a finite number of at least 0."""
+    return is_number(value) and 0.0 <= value < float("inf")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fixed(Linear):
     """z = min(1, τ/(S‖x‖ + noise_margin)) in every round, whatever is observed (eq. initialSafeAction).
 
     Args:
         clip: use S‖x‖, which always bounds the cost; False: the paper's S·L.
     """
 
-    def decide(prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
-        cost_upper = spec.coefficient_bound * (prediction.norm if clip else 0.0 * prediction.norm + spec.context_bound)
-        safe = safe_set(cost_upper, spec, round=round, baseline_cost=baseline_cost, context=prediction.context)
-        return choose(0.0, safe, Bounds(cost_upper, cost_upper, 0.0, 0.0, False))
+    name = "fixed"
+    label = "Fixed action"
+    learns = False
+    clip: bool = option(True, lambda value: isinstance(value, bool), "must be True or False")
 
-    return Policy("fixed", "Fixed action", "certified", decide, {"clip": clip}, learns=False)
+    def rule(self, seen: Prediction, asked: Asked) -> Bound:
+        spec = self.safe_spec
+        upper = spec.coefficient_bound * (seen.norm if self.clip else 0.0 * seen.norm + spec.context_bound)
+        safe = safe_set(upper, spec, asked.number, asked.baseline, context=seen.context)
+        numbers = bound_numbers(seen, upper, upper, live=self.task.live)
+        return Bound(0.0, safe.intensity, numbers, True, safe.certified, False, seen)
 
+
+fixed = Fixed
 
 # --- On-Expectation: HP-UCB without the noise margin, the baseline of the paper's Table 1
 
 
-def on_expectation(*, radius: str = "mixture", clip: bool | None = None) -> Policy:
+@dataclass(frozen=True, kw_only=True)
+class OnExpectation(HPUCB):
     """Keep the *expected* cost below τ, without a guarantee on the realized cost.
 
         z_safe = min(1, τ/cost_upper), or 1 if cost_upper ≤ 0;      z = z_safe if reward_upper ≥ 0 else 0
@@ -52,26 +67,20 @@ def on_expectation(*, radius: str = "mixture", clip: bool | None = None) -> Poli
     which chooses among finitely many arms with a known safe one and scales its optimism up by a factor that the cost's
     slack dictates; docs/design.md says how the two differ.
     """
-    clip = resolve_clip(radius, clip)
 
-    def decide(prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
-        bounds = bound(prediction, spec, radius=radius, clip=clip)
-        safe = safe_set(bounds.cost_upper, spec, round=round, baseline_cost=baseline_cost, on_expectation=True)
-        return choose(bounds.reward_upper, safe, bounds)
+    name = "on_expectation"
+    label = "On-Expectation"
+    guarantee = "expected"
+    margins = False
 
-    return Policy("on_expectation", "On-Expectation", "expected", decide, {"radius": radius, "clip": clip})
 
+on_expectation = OnExpectation
 
 # --- ε-greedy
 
 
-def epsilon_greedy(
-    *,
-    radius: str = "mixture",
-    clip: bool | None = None,
-    epsilon: float = 0.5,
-    learn_from: Literal["all", "exploring"] = "all",
-) -> Policy:
+@dataclass(frozen=True, kw_only=True)
+class EpsilonGreedy(HPUCB):
     """With probability ε play the first-round safe action, otherwise HP-UCB's.
 
     Args:
@@ -86,29 +95,43 @@ def epsilon_greedy(
 
     Reference: Dragazis and Pacchiano, "Safety by Design", section Experimental Results.
     """
-    clip = resolve_clip(radius, clip)
-    require(is_number(epsilon) and 0.0 <= epsilon <= 1.0, "epsilon", epsilon, "must be a number in [0, 1]")
-    require(learn_from in ("all", "exploring"), "learn_from", learn_from, "must be 'all' or 'exploring'")
-    greedy, first = hp_ucb(radius=radius, clip=clip), fixed(clip=clip)
 
-    def decide(prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
-        exploit = greedy.decide(prediction, spec, round=round, coin=coin, baseline_cost=baseline_cost)
-        explore = first.decide(prediction, spec, round=round, coin=coin, baseline_cost=baseline_cost)
-        exploring = coin < epsilon
-        xp = namespace(exploring, exploit.intensity)
-        safe = SafeSet(xp.maximum(exploit.safe.intensity, explore.safe.intensity), exploit.safe.certified)
-        intensity = xp.where(exploring, explore.intensity, exploit.intensity)
-        learn = True if learn_from == "all" else exploring | (round == 1)
-        return exploit._replace(intensity=intensity, safe=safe, learn=learn, exploring=exploring)
+    name = "epsilon_greedy"
+    label = "ε-Greedy"
+    randomised = True
+    epsilon: float = option(0.5, is_share, "must be a number in [0, 1]")
+    learn_from: Literal["all", "exploring"] = option("all", LEARN_FROM.__contains__, "must be 'all' or 'exploring'")
 
-    options = {"radius": radius, "clip": clip, "epsilon": epsilon, "learn_from": learn_from}
-    return Policy("epsilon_greedy", "ε-Greedy", "certified", decide, options, randomised=True)
+    def rule(self, seen: Prediction, asked: Asked) -> Bound:
+        exploit, explore = super().rule(seen, asked), Fixed.rule(self, seen, asked)  # pyright: ignore[reportArgumentType]
+        exploring = asked.coin < self.epsilon
+        largest = namespace(exploit.largest, explore.largest).maximum(exploit.largest, explore.largest)
+        numbers = exploit.numbers | {"exploring": exploring}
+        memo = exploit.largest, explore.largest
+        return exploit._replace(largest=largest, numbers=numbers, memo=memo)
 
+    def choose(self, bound: Bound, asked: Asked) -> Array | float:
+        greedy, first = bound.memo
+        greedy = where(bound.index >= 0.0, greedy, 0.0 * greedy)
+        exploring = bound.numbers["exploring"]
+        return namespace(exploring, greedy).where(exploring, first, greedy)
+
+    def teaches(self, asked: Asked) -> Array | bool:
+        return True if self.learn_from == "all" else (asked.coin < self.epsilon) | (asked.number == 1)
+
+    def on(self, task: Task, **options: Any) -> Family:
+        rule = "cannot run online: outcomes do not say which rounds explored"
+        require(not (task.live and self.learn_from == "exploring"), "learn_from", "exploring", rule)
+        return super().on(task, **options)
+
+
+epsilon_greedy = EpsilonGreedy
 
 # --- Clairvoyant: the optimal feasible action given θ* and μ*; regret is measured against it
 
 
-def clairvoyant(*, binary_cost: bool = False) -> Policy:
+@dataclass(frozen=True, kw_only=True)
+class Clairvoyant(Linear):
     """α*_t of the paper: the best action in the true feasible set (eq. setOfFeasibleDosages).
 
     The same rule with width 0 and the true coefficients. It keeps the sub-Gaussian noise margin, whatever the spec's,
@@ -118,24 +141,29 @@ def clairvoyant(*, binary_cost: bool = False) -> Policy:
         binary_cost: the cost is 0 or 1, and the known quantity is its log-odds at full intensity.
     """
 
-    def decide(prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
-        if binary_cost:
-            safe = binary_safe_set(prediction.cost, spec, round=round)
+    name = "clairvoyant"
+    label = "Clairvoyant"
+    knows_truth = True
+    learns = False
+    binary_cost: Any = option(False, lambda value: isinstance(value, bool), "must be True or False")
+
+    def rule(self, seen: Prediction, asked: Asked) -> Bound:
+        if self.binary_cost:
+            safe = binary_safe_set(seen.cost, self.spec, round=asked.number)
         else:
-            plain, context = subgaussian_spec(spec), prediction.context
-            safe = safe_set(prediction.cost, plain, round=round, baseline_cost=baseline_cost, context=context)
-        bounds = Bounds(prediction.reward, prediction.cost, 0.0, 0.0, False)
-        return choose(prediction.reward, safe, bounds)
+            spec = subgaussian_spec(self.spec)
+            safe = safe_set(seen.cost, spec, round=asked.number, baseline_cost=asked.baseline, context=seen.context)
+        numbers = {"cost_upper": seen.cost, "reward_upper": seen.reward}
+        return Bound(seen.reward, safe.intensity, numbers, True, safe.certified, False, seen)
 
-    options = {"binary_cost": binary_cost}
-    told = Policy("clairvoyant", "Clairvoyant", "certified", decide, options, knows_truth=True, learns=False)
-    return told._replace(binary_cost=binary_cost)
 
+clairvoyant = Clairvoyant
 
 # --- Thompson: samples the reward; the safe set is HP-UCB's
 
 
-def thompson(*, radius: str = "mixture", clip: bool | None = None, scale: float = 1.0) -> Policy:
+@dataclass(frozen=True, kw_only=True)
+class Thompson(HPUCB):
     """Sample θ̃ ~ N(θ̂, (scale·κ_r)² Σ⁻¹) and play z_safe if ⟨x,θ̃⟩ ≥ 0, else 0.
 
     Only ⟨x,θ̃⟩ matters, and it is N(⟨x,θ̂⟩, (scale·κ_r·width)²): one normal number per round, Φ⁻¹(coin), instead of a
@@ -146,15 +174,14 @@ def thompson(*, radius: str = "mixture", clip: bool | None = None, scale: float 
         radius, clip: for the cost's bound, as for `hp_ucb`.
         scale: how widely to sample, in units of the reward's noise.
     """
-    clip = resolve_clip(radius, clip)
-    require(is_number(scale) and 0.0 <= scale < float("inf"), "scale", scale, "must be a finite number >= 0")
 
-    def decide(prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
-        bounds = bound(prediction, spec, radius=radius, clip=clip)
-        safe = safe_set(bounds.cost_upper, spec, round, baseline_cost, noise=bounds.noise, context=bounds.context)
-        sampled = prediction.reward + scale * spec.reward_noise * prediction.width * normal_quantile(coin)
-        return choose(sampled, safe, bounds)
+    name = "thompson"
+    label = "Thompson"
+    randomised = True
+    scale: float = option(1.0, is_size, "must be a finite number >= 0")
 
-    return Policy(
-        "thompson", "Thompson", "certified", decide, {"radius": radius, "clip": clip, "scale": scale}, randomised=True
-    )
+    def index(self, seen: Prediction, limits: Bounds, asked: Asked) -> Array | float:
+        return seen.reward + self.scale * self.safe_spec.reward_noise * seen.width * normal_quantile(asked.coin)
+
+
+thompson = Thompson

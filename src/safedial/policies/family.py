@@ -239,6 +239,12 @@ class Family:
     takes_proposal: ClassVar[bool] = False
     uncompiled: ClassVar[str] = "keeps a state that changes in place, which JAX cannot compile"
     stop_rules: ClassVar[tuple[str, ...]] = ("drift",)
+    recorded: ClassVar[Any] = None
+    """How a decision of another processor is checked, where it is known how far rounding may move its numbers
+    (`policies.linear.Recorded`); None: it must be the same up to a fixed tolerance."""
+    revise: ClassVar[Any] = None
+    """revise(state, before, after) replaces a known outcome by another of the same weight, where that is possible
+    without a replay of all rounds since; None elsewhere."""
     needs: ClassVar[frozenset[str]] = frozenset()
     excludes: ClassVar[frozenset[str]] = frozenset()
     """Facts about spec, dial and world without which, or with which, there is no proof."""

@@ -1,21 +1,352 @@
 """HP-UCB: Algorithm 1 of the paper, optimistic in reward and pessimistic in cost.
 
 HP-Probe: information does not depend on the dose, so learn from micro-doses instead of by optimism.
+
+Both, and every policy over a linear estimate, are a `Linear`: a radius, and a pure rule from what the estimate says at
+a context to what may be given. The rule is written once for floats, NumPy and JAX: an agent runs it on plain floats,
+a compiled scan on arrays of seeds. The arithmetic behind it is a part that can be exchanged (`policies.estimates`).
+
+A policy of one's own over the same estimate is a subclass with a `rule`, a `choose`, or both:
+
+    @dataclass(frozen=True, kw_only=True)
+    class Patient(HPUCB):
+        name = "patient"
+
+        def choose(self, bound, asked):
+            given = super().choose(bound, asked)
+            return where(bound.memo.width > 0.1, 0.1 * given, given)
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import copy
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal
 
-from safedial.bounds.choice import Choice, choose
-from safedial.bounds.confidence import bound, resolve_clip
-from safedial.bounds.estimate import Prediction
-from safedial.bounds.safe_set import safe_set
+import numpy as np
+
+from safedial.bounds.choice import Choice
+from safedial.bounds.confidence import NAMES, Bounds, bound, check_dim, check_scale
+from safedial.bounds.estimate import Dual, Prediction
+from safedial.bounds.margin import noise_margin
+from safedial.bounds.safe_set import SafeSet, safe_set
+from safedial.errors import require
+from safedial.model.dose import as_dose
+from safedial.model.guarantee import GUARANTEES
+from safedial.model.namespace import Array
 from safedial.model.spec import SafetySpec
-from safedial.policies.policy import Policy, check_probe, probe_share
+from safedial.policies import words
+from safedial.policies.combine import Smallest
+from safedial.policies.estimates import Certified, Plain
+from safedial.policies.family import KNOWN, Asked, Bound, Decided, Family, Task, Terms, Told, is_probe, option, probed
+from safedial.policies.policy import Policy
+
+DUAL = ("dual_cost", "dual_width", "dual_miss")
+ESTIMATE = ("reward", "cost", "width", "norm", "log_det", "informative_rounds", "cost_slack")
+"""The numbers of an estimate that a decision keeps, beside those that only some radii and margins need."""
+
+KEPT_THROUGH = {"threshold", "fallback_action", "high_fallback", "guard"}
+"""What may be amended without learning anew: the confidence set is made of contexts and outcomes, without τ, and
+holds for all rounds at once."""
+
+MORE = ("reward_energy", "cost_energy", "noise", "unshrunk")
 
 
-def hp_ucb(*, radius: str = "mixture", clip: bool | None = None) -> Policy:
+class LinearState:
+    """The sums behind the estimate (`policies.estimates`)."""
+
+    def __init__(self, sums: Any) -> None:
+        self.sums = sums
+        self._latest: Any = (None, None)
+        """The latest context that was read, and what was read, until an outcome is learned."""
+
+
+class Recorded:
+    """The recorded numbers of a decision in place of a state: `Linear.bound` of it gives that decision again, whatever
+    rounding does on this processor.
+    """
+
+    names: ClassVar[tuple[str, ...]] = (*ESTIMATE, *MORE, *DUAL)
+    """The numbers that rounding moves by at most `rounding`; all others follow from them."""
+
+    def __init__(self, policy: Linear, numbers: Mapping[str, Any], context: Any) -> None:
+        known = {name: numbers[name] for name in (*ESTIMATE, *MORE) if name in numbers}
+        known = {name: math.inf if value is None else value for name, value in known.items()}
+        dual = Dual(*(numbers[name] for name in DUAL)) if DUAL[0] in numbers else None
+        self.seen = Prediction(**known, dim=policy.task.dim, context=context, dual=dual)
+
+    @staticmethod
+    def rounding(state: LinearState, context: Any, norm: float) -> float:
+        """How far rounding may move the numbers of an estimate, on this or another processor."""
+        return state.sums.rounding(context, norm)
+
+
+def is_clip(value: Any) -> bool:
+    return value is None or isinstance(value, bool)
+
+
+RADIUS: Any = option("mixture", lambda value: value in NAMES, "must be one of " + ", ".join(NAMES))
+CLIP: Any = option(None, is_clip, "must be True, False or None")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Linear(Family):
+    """A policy over the linear estimate: `rule` and `choose`, pure functions, are what makes it.
+
+    Outcomes are learned in the order in which they are told; drivers tell them in decision order, and none after one
+    that was lost.
+    """
+
+    guarantee = "certified"
+    in_order = True
+    uncompiled = ""
+    is_linear = True
+    recorded = Recorded
+    margins: ClassVar[bool] = True
+    """Whether the realized cost is bounded: with the margin for noise, and that for sensor error."""
+
+    radius: ClassVar[str | None] = None
+    """Of policies with a confidence radius an option."""
+
+    # --- the rule, on floats or arrays of any library
+
+    def rule(self, seen: Prediction, asked: Asked) -> Bound:
+        """The bound from what the estimate says."""
+        raise NotImplementedError
+
+    def teaches(self, asked: Asked) -> Array | bool:
+        """Whether the policy learns from the round, which may depend on its coin."""
+        return True
+
+    def decide(
+        self, prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0
+    ) -> Choice:
+        """The rule and the choice under a spec, as one pure function: what simulations compile, and replays call."""
+        policy = self.under(spec)
+        asked = Asked(prediction.context, prediction.norm, round, baseline_cost, coin)
+        found = policy.rule(prediction, asked)
+        chosen, numbers = policy.choose(found, asked), found.numbers
+        limits = Bounds(
+            numbers.get("reward_upper", found.index), numbers.get("cost_upper", 0.0), numbers.get("reward_radius", 0.0),
+            numbers.get("cost_radius", 0.0), found.refuted,
+        )  # fmt: skip
+        exploring = numbers.get("exploring", False)
+        safe = SafeSet(found.largest, found.certified)
+        return Choice(chosen, safe, limits, found.index, policy.teaches(asked), exploring, settings=None)
+
+    def under(self, spec: SafetySpec) -> Linear:
+        """This policy with another spec, unchecked: its numbers may be those of a program that is being compiled."""
+        if "task" in self.__dict__ and self.task.spec is spec:
+            return self
+        made = copy.copy(self)
+        for name in ("safe_spec", "arithmetic"):
+            made.__dict__.pop(name, None)
+        object.__setattr__(made, "task", Task(dim=1, spec=spec, dose=as_dose(None)))
+        return made
+
+    # --- its state
+
+    def on(self, task: Task, **options: Any) -> Family:  # pyright: ignore[reportIncompatibleMethodOverride] -- of several costs
+        if task.spec.costs is not None and not self.knows_truth:
+            proved = GUARANTEES[self.guarantee].from_constants
+            rule = "takes one cost: only certified policies with a linear estimate, hp_student and hp_shield have a "
+            rule, way_out = (
+                f"{rule}proof for several",
+                "use hp_probe or hp_ucb, guarantee='student' with hp_student, or ",
+            )
+            require(proved, "policy", self.name, rule, f"{way_out}guarantee='bracket' with hp_shield")
+            return Smallest(of=self).on(task)
+        check_dim(self.radius, task.dim)
+        check_scale(self.radius, task.spec)
+        start, rule = task.start_action, f"does not apply to {self.name}"
+        require(start is None, "start_action", start, rule, "its first dose is certified")
+        made = super().on(task, **options)
+        if task.live:
+            made.warn_where_no_level_is_reached()
+        return made
+
+    @cached_property
+    def arithmetic(self) -> Any:
+        """How the estimate is kept: with certified rounding where people act on it."""
+        return (Certified if self.task.live else Plain)(self.radius, self.safe_spec)
+
+    def init(self, lanes: tuple[int, ...] = (), *, watch: bool = True) -> LinearState:
+        return LinearState(self.arithmetic.init(self.task.dim, ridge=self.spec.ridge, batch=lanes))
+
+    def bound(self, state: Any, asked: Asked) -> Bound:
+        return self.rule(state.seen if isinstance(state, Recorded) else self._read(state, asked.context), asked)
+
+    def tell(self, state: LinearState, place: int, told: Told) -> None:
+        if not self.task.live:
+            weight = told.weight * (told.fate == KNOWN)
+            seen = self._read(state, told.context)
+            state.sums = self.arithmetic.update(state.sums, seen, told.reward, told.cost, weight)
+        elif told.fate == KNOWN and told.weight > 0.0:
+            seen = self._read(state, told.context)
+            self.arithmetic.update(state.sums, seen, told.reward, told.cost, told.weight)
+        else:
+            return
+        state._latest = None, None
+
+    @property
+    def revise(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride] -- it depends on the options
+        """Energies of residuals, and margins that learn the noise, depend on the order in which outcomes came."""
+        return None if self.radius == "noise-adaptive" or self.spec.learns_noise else self._revise
+
+    def _revise(self, state: LinearState, before: Told, after: Told) -> None:
+        state.sums.revise(after.context, after.reward - before.reward, after.cost - before.cost, after.weight)
+        state._latest = None, None
+
+    def _read(self, state: LinearState, context: Any) -> Prediction:
+        """What the estimate says at a context; a round's outcome mostly follows its decision."""
+        latest, seen = state._latest
+        same = self.task.live and latest is not None and latest.tobytes() == context.tobytes()
+        if latest is not context and not same:
+            seen = self.arithmetic.predict(state.sums, context)
+            state._latest = context, seen
+        return seen
+
+    def keeps(self, changed: set[str]) -> bool:
+        return changed <= KEPT_THROUGH
+
+    def warn_where_no_level_is_reached(self) -> None:
+        """Warn if levels may keep an agent at zero for ever: without a dose there is nothing to learn from."""
+        dial, spec, dim = self.task.dial, self.spec, self.task.dim
+        if not dial.levels:
+            return
+        longest, size = np.full(dim, spec.context_bound / math.sqrt(dim)), spec.coefficient_bound * spec.context_bound
+        first = safe_set(size, spec, 1.0, context=longest).intensity
+        lowest = next(level for level in dial.levels if level > dial.low or level == dial.levels[-1])
+        needed = float(self.task.dose.cost.effect(dial.action(lowest)))
+        if first < needed:
+            warnings.warn(
+                f"the lowest level, {dial.text(lowest)}, has intensity {needed:.3g}; at contexts of norm L the first "
+                f"safe intensity is {first:.3g}. Such rounds get no dose and teach nothing; unless shorter contexts "
+                "come, the agent stays at zero. A lower level, a higher threshold or less noise would help",
+                UserWarning,
+                stacklevel=6,
+            )
+
+    # --- the words of its certificates
+
+    def assumptions(self) -> list[str]:
+        """What the guarantee rests on, one sentence each."""
+        spec = self.spec
+        return [
+            "mean reward and mean cost per unit of intensity are linear in the context",
+            f"the true coefficients have norm at most S = {spec.coefficient_bound:g}",
+            f"every context has norm at most L = {spec.context_bound:g} (checked)",
+            f"noise is mean-zero and sub-Gaussian with constants {spec.reward_noise:g} (reward) and "
+            f"{spec.cost_noise:g} (cost), given all earlier rounds, the context and the action",
+            words.exact_curves(self.task.dose),
+            "any stated baseline cost is exact",
+            words.overrides(),
+            words.REPORTED,
+            *words.noise_assumptions(spec),
+            f"ridge = {spec.ridge:g}, the radius, the margin and the policy were fixed before the first round",
+        ]
+
+    def terms(self, decided: Decided | None) -> Terms:
+        statement, assumptions = words.statement(self.guarantee, self.spec), self.assumptions()
+        if decided is None:
+            return Terms(statement, assumptions)
+        facts = self._facts(decided)
+        return Terms(statement, assumptions, self._arithmetic(decided, facts), facts)
+
+    def _facts(self, decided: Decided) -> dict[str, Any]:
+        """Plain values: the estimate, the bound and the margins."""
+        spec, told, number = self.spec, decided.numbers, decided.number
+        radius, upper = told.get("cost_radius", 0.0), told["cost_upper"]
+        learned = {} if spec.margin_risk is None else {"margin_risk": spec.margin_risk}
+        noise = math.inf if told.get("noise", 0.0) is None else told.get("noise")
+        names = ("informative_rounds", "reward", "cost", "width", "norm", "log_det")
+        return {
+            "risk": words.risks(spec, number) | learned,
+            "model": {"context_norm" if name == "norm" else name: told[name] for name in names},
+            "radius_name": self.radius,
+            "radius": radius,
+            **self._dual(told),
+            "reward_upper": told["reward_upper"],
+            "cost_upper_uncut": told["cost"] + radius * told["width"] if radius else upper,
+            "cost_upper": upper,
+            "margin": spec.margin,
+            "noise_margin": noise_margin(spec, number, noise) if self.margins else 0.0,
+            "sensor_margin": words.sensor_margin(spec, number) if self.margins and spec.sensors_err else 0.0,
+        }
+
+    def _dual(self, told: Mapping[str, Any]) -> dict[str, Any]:
+        """For the self-normalised radius: the noise's part of the radius, and the three numbers of its bound."""
+        if DUAL[0] not in told:
+            return {}
+        noise = self.spec.cost_noise * (told["log_det"] + 2.0 * self.spec.log_inverse_risk) ** 0.5
+        parts = {name.removeprefix("dual_"): told[name] for name in DUAL}
+        return {"self_normalised": {"noise_radius": noise, **parts}}
+
+    def _arithmetic(self, decided: Decided, facts: dict[str, Any]) -> list[str]:
+        """The bound, and the division that gave the largest safe intensity."""
+        model, upper, size = facts["model"], facts["cost_upper"], self.spec.coefficient_bound
+        how = f"the estimate {model['cost']:.4g} + radius {facts['radius']:.4g} x width {model['width']:.4g}"
+        # S‖x‖, the largest mean cost that the stated norms allow, with room for rounding.
+        dual = upper < size * model["context_norm"] * (1.0 - 1e-12) and "self_normalised" in facts
+        if not facts["radius"]:
+            how = "what the norms alone allow"
+        elif upper < facts["cost_upper_uncut"] and dual:
+            best = facts["self_normalised"]
+            how = (
+                f"the estimate {best['cost']:.4g} + noise {best['noise_radius']:.4g} x width {best['width']:.4g} + "
+                f"S {size:.4g} x {best['miss']:.4g} for the part of the context that past rounds do not cover"
+            )
+        elif upper < facts["cost_upper_uncut"]:
+            how += f", cut at what the norms allow, {upper:.4g}"
+        elif upper > facts["cost_upper_uncut"]:
+            how = "what the norms alone allow, in round one"
+        line = f"The bound: mean cost per unit of intensity is at most {upper:.4g}: {how}"
+        margins = {"upper": upper, "margin": facts["noise_margin"], "sensor": facts["sensor_margin"]}
+        rounds = f" ({model['informative_rounds']:.0f} informative rounds)."
+        return [line + rounds, *words.division(self.spec, decided, **margins)]
+
+
+def bound_numbers(
+    seen: Prediction,
+    reward_upper: Any,
+    cost_upper: Any,
+    reward_radius: Any = 0.0,
+    cost_radius: Any = 0.0,
+    *,
+    live: bool = True,
+) -> dict[str, Any]:
+    """The numbers of a bound, and, where people act on it, those of the estimate."""
+    numbers = {
+        "cost_upper": cost_upper,
+        "reward_upper": reward_upper,
+        "cost_radius": cost_radius,
+        "reward_radius": reward_radius,
+    }
+    if not live:
+        return numbers
+    # `ESTIMATE` and `MORE`, name by name, since an agent does this in every round.
+    numbers["reward"], numbers["cost"], numbers["width"] = seen.reward, seen.cost, seen.width
+    numbers["norm"], numbers["log_det"], numbers["cost_slack"] = seen.norm, seen.log_det, seen.cost_slack
+    numbers["informative_rounds"] = seen.informative_rounds
+    if seen.cost_energy is not None:
+        numbers["reward_energy"], numbers["cost_energy"] = seen.reward_energy, seen.cost_energy
+    if seen.noise is not None:
+        numbers["noise"] = seen.noise
+    if seen.dual is not None:
+        numbers["unshrunk"] = seen.unshrunk
+        numbers |= dict(zip(DUAL, seen.dual, strict=True))
+    return numbers
+
+
+# --- HP-UCB
+
+
+@dataclass(frozen=True, kw_only=True)
+class HPUCB(Linear):
     """High Probability Constrained UCB.
 
         cost_upper = ⟨x,μ̂⟩ + β_c·width          z_safe = min(1, τ/(cost_upper + noise_margin)), or 1 if that sum ≤ 0
@@ -31,20 +362,52 @@ def hp_ucb(*, radius: str = "mixture", clip: bool | None = None) -> Policy:
 
     Reference: Dragazis and Pacchiano, "Safety by Design", Algorithm 1.
     """
-    clip = resolve_clip(radius, clip)
 
-    def decide(prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
-        bounds = bound(prediction, spec, radius=radius, clip=clip)
-        safe = safe_set(bounds.cost_upper, spec, round, baseline_cost, noise=bounds.noise, context=bounds.context)
-        return choose(bounds.reward_upper, safe, bounds)
+    name = "hp_ucb"
+    label = "HP-UCB"
+    radius: str = RADIUS  # pyright: ignore[reportIncompatibleVariableOverride] -- an option here
+    clip: bool | None = CLIP
 
-    return Policy("hp_ucb", "HP-UCB", "certified", decide, {"radius": radius, "clip": clip})
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.clip is None:
+            object.__setattr__(self, "clip", self.radius != "paper")
+
+    def rule(self, seen: Prediction, asked: Asked) -> Bound:
+        spec, live = self.safe_spec, self.task.live
+        limits = bound(seen, spec, radius=self.radius, clip=bool(self.clip))
+        safe = safe_set(
+            limits.cost_upper, spec, asked.number, asked.baseline, on_expectation=not self.margins, noise=limits.noise,
+            context=limits.context,
+        )  # fmt: skip
+        numbers, refuted = bound_numbers(seen, *limits[:4], live=live), limits.refuted
+        if live:
+            numbers["reward_far"], numbers["cost_far"] = self._far(seen, limits)
+            # `bounds.confidence.bound` sees data below what the norms allow; the clip would hide data above it. While
+            # the confidence set holds, either refutes ‖μ*‖ ≤ S.
+            lowest = seen.cost - seen.cost_slack - limits.cost_radius * seen.width
+            refuted = refuted | (lowest > spec.coefficient_bound * seen.norm)
+        return Bound(self.index(seen, limits, asked), safe.intensity, numbers, True, safe.certified, refuted, seen)
+
+    def index(self, seen: Prediction, limits: Bounds, asked: Asked) -> Array | float:
+        """Benefit is expected where it is ≥ 0."""
+        return limits.reward_upper
+
+    def _far(self, seen: Prediction, limits: Bounds) -> tuple[Any, Any]:
+        """How far the two estimates may lie from the means, without any noise in this round."""
+        if seen.unshrunk is None:
+            return limits.reward_radius * seen.width, limits.cost_radius * seen.width
+        spec = self.safe_spec
+        root = math.sqrt(seen.log_det + 2.0 * spec.log_inverse_risk) * seen.width
+        rest = spec.coefficient_bound * seen.unshrunk
+        return spec.reward_noise * root + rest, spec.cost_noise * root + rest
 
 
 # --- HP-Probe
 
 
-def hp_probe(*, radius: str = "mixture", clip: bool | None = None, probe: float | Literal["sqrt"] = "sqrt") -> Policy:
+@dataclass(frozen=True, kw_only=True)
+class HPProbe(HPUCB):
     """Play z_safe if the estimated reward is ≥ 0, else a probe m_t·z_safe; every round is informative.
 
         z = z_safe if ⟨x,θ̂⟩ ≥ 0 else m_t·z_safe,      m_t = 1/√t by default
@@ -65,13 +428,50 @@ def hp_probe(*, radius: str = "mixture", clip: bool | None = None, probe: float 
 
     Reference: this project, docs/design.md.
     """
-    clip = resolve_clip(radius, clip)
-    check_probe(probe)
 
-    def decide(prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
-        bounds = bound(prediction, spec, radius=radius, clip=clip)
-        safe = safe_set(bounds.cost_upper, spec, round, baseline_cost, noise=bounds.noise, context=bounds.context)
-        share = probe_share(probe, round)
-        return choose(prediction.reward, safe, bounds, probe=share, least_probe=spec.least_informative)
+    name = "hp_probe"
+    label = "HP-Probe"
+    probe: float | Literal["sqrt"] = option("sqrt", is_probe, "must be 'sqrt' or a number in [0, 1]")
 
-    return Policy("hp_probe", "HP-Probe", "certified", decide, {"radius": radius, "clip": clip, "probe": probe})
+    def index(self, seen: Prediction, limits: Bounds, asked: Asked) -> Array | float:
+        return seen.reward
+
+    def choose(self, bound: Bound, asked: Asked) -> Array | float:
+        share = asked.number**-0.5 if self.probe == "sqrt" else float(self.probe)
+        return probed(bound, share, self.safe_spec.least_informative)
+
+
+hp_ucb, hp_probe = HPUCB, HPProbe
+
+
+# --- A record with a rule of the user's own
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnRule(Linear):
+    """A `Policy` over the linear estimate: its `decide` is the rule."""
+
+    record: Policy
+
+    name = property(lambda self: self.record.name)  # pyright: ignore[reportAssignmentType] -- the record's
+    label = property(lambda self: self.record.label)  # pyright: ignore[reportAssignmentType]
+    guarantee = property(lambda self: self.record.guarantee)  # pyright: ignore[reportAssignmentType]
+    radius = property(lambda self: self.record.options.get("radius"))  # pyright: ignore[reportAssignmentType]
+    randomised = property(lambda self: self.record.randomised)  # pyright: ignore[reportAssignmentType]
+    learns = property(lambda self: self.record.learns)  # pyright: ignore[reportAssignmentType]
+    options = property(lambda self: self.record.options)  # pyright: ignore[reportAssignmentType]
+
+    def rule(self, seen: Prediction, asked: Asked) -> Bound:
+        given = {"round": asked.number, "coin": asked.coin, "baseline_cost": asked.baseline}
+        choice = self.record.decide(seen, self.safe_spec, **given)
+        numbers = bound_numbers(seen, *choice.bounds[:4]) | {"exploring": choice.exploring}
+        if self.radius is not None:
+            far = HPUCB._far(self, seen, choice.bounds)  # pyright: ignore[reportArgumentType]
+            numbers |= dict(zip(("reward_far", "cost_far"), far, strict=True))
+        safe = choice.safe
+        return Bound(
+            choice.reward_index, safe.intensity, numbers, True, safe.certified, choice.bounds.refuted, choice.intensity
+        )
+
+    def choose(self, bound: Bound, asked: Asked) -> Array | float:
+        return bound.memo

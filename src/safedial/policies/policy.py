@@ -80,7 +80,7 @@ def is_same(one: Any, other: Any) -> bool:
     if isinstance(one, CellType):
         return is_same(one.cell_contents, other.cell_contents)
     if is_dataclass(one):
-        return all(is_same(getattr(one, each.name), getattr(other, each.name)) for each in fields(one))
+        return all(is_same(getattr(one, each.name), getattr(other, each.name)) for each in fields(one) if each.compare)
     if isinstance(one, tuple | list):
         return len(one) == len(other) and all(map(is_same, one, other))
     if isinstance(one, dict):

@@ -16,7 +16,7 @@ from safedial.bounds.tolerated import Cost
 from safedial.model.costs import split_spec
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec
-from safedial.policies import Policy, learner_of
+from safedial.policies import Family, Policy, learner_of
 
 
 def takes_costs(policy: Policy, spec: SafetySpec, *, with_constants: bool) -> bool:
@@ -31,7 +31,7 @@ def takes_costs(policy: Policy, spec: SafetySpec, *, with_constants: bool) -> bo
 
 def with_costs(policy: Policy, spec: SafetySpec) -> Policy:
     """The policy for a spec's several costs without brackets, each under its share of the risks; itself for others."""
-    if spec.costs is None or GUARANTEES[spec.guarantee].bracketed or policy.knows_truth:
+    if isinstance(policy, Family) or spec.costs is None or GUARANTEES[spec.guarantee].bracketed:
         return policy
     parts, stated = split_spec(spec), spec.costs or {}
     learners = {name: learner_of(policy, part) for name, part in parts.items()}

@@ -128,7 +128,9 @@ def digest(state: Any) -> str:
 
 def _unpacked(state: Any, arrays: dict[str, Any], path: str) -> Any:
     if isinstance(state, np.ndarray):
-        return np.array(arrays[path], dtype=state.dtype)
+        # A matrix in column order stays in it: BLAS writes into such arrays in place.
+        order = "C" if state.flags.c_contiguous else "F"
+        return np.array(arrays[path], dtype=state.dtype, order=order)
     if isinstance(state, bool | int | float | str | np.generic):
         return type(state)(np.asarray(arrays[path])[()])
     if isinstance(state, Table):

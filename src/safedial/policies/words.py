@@ -21,7 +21,9 @@ REPORTED = "every outcome of a non-zero action is reported, in decision order, w
 
 
 def event(spec: SafetySpec) -> str:
-    """What a guarantee limits the chance of: "cost > 0.5"."""
+    """What a guarantee limits the chance of: "cost > 0.5", or "heat > 2 C or load > 5"."""
+    if spec.costs is not None:
+        return " or ".join(f"{name} > {cost.threshold:g} {cost.unit}".rstrip() for name, cost in spec.costs.items())
     cost = f"{spec.threshold_on} cost" if spec.cost_sensor_noise else "cost"
     return f"{cost} > {spec.threshold:g}"
 

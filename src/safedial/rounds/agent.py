@@ -386,7 +386,8 @@ class Agent:
         learner, coin = self._learner, self._rng.random() if self._rules.policy.randomised else 0.5
         decision = self._advise(asked, self._predict(asked), coin)
         self._decisions += 1
-        learner.count_start(decision.guarantee)
+        if learner.starts is not None:
+            learner.count_start(decision.guarantee)
         watched = decision.certified and decision.intensity > 0.0 and not learner.watches_itself
         place = learner.opened(asked, decision) if learner.reads_questions else learner.open(asked.vector)
         self._open[self._decisions] = Round(self._decisions, place, decision.action, asked.baseline_cost, watched)

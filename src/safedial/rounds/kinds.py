@@ -10,18 +10,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from safedial.bounds.rounding import rounded_spec
 from safedial.errors import require
 from safedial.model.costs import split_spec
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec
 from safedial.policies import FACTORIES, Family, Policy, make_policy
 from safedial.policies.family import BY_RULE
+from safedial.policies.linear import OwnRule
 from safedial.rounds.learner import Learner
-from safedial.rounds.linear_learner import LinearLearner, make_radius_state
 from safedial.rounds.policy_learner import Driver
 from safedial.rounds.rules import Rules, plain_options
-from safedial.rounds.several_learners import SeveralLearner, SeveralStudents
+from safedial.rounds.several_learners import SeveralStudents
 from safedial.rounds.shield_learner import ShieldLearner
 from safedial.rounds.student_learner import EitherLearner, StudentLearner
 
@@ -32,49 +31,40 @@ NAMED: dict[str, type[Learner]] = {
 """Policies with a learner of their own."""
 
 
-def kind_of(policy: Policy, spec: SafetySpec | None = None) -> type[Learner]:
+def kind_of(policy: Policy | Family, spec: SafetySpec | None = None) -> Any:
     """The class of a policy's learner under a spec; a policy without an online learner is refused."""
-    if isinstance(policy, Family):
-        return Driver(policy)  # pyright: ignore[reportReturnType] -- stands in for a class while both forms exist
-    kind = _kind_of(policy)
-    if spec is None or spec.costs is None or kind is ShieldLearner:
+    kind: Any = Driver(policy) if isinstance(policy, Family) else _kind_of(policy)
+    if spec is None or spec.costs is None or kind is ShieldLearner or isinstance(kind, Driver):
         return kind
-    if kind is StudentLearner:
-        return SeveralStudents
-    certified = kind is LinearLearner and GUARANTEES[policy.guarantee].from_constants
     rule = "takes one cost: only certified policies with a linear estimate, hp_student and hp_shield have a proof for "
     way_out = "use hp_probe or hp_ucb, guarantee='student' with hp_student, or guarantee='bracket' with hp_shield"
-    require(certified, "policy", policy.name, f"{rule}several", way_out)
-    return SeveralLearner
+    require(kind is StudentLearner, "policy", policy.name, f"{rule}several", way_out)
+    return SeveralStudents
 
 
-def _kind_of(policy: Policy) -> type[Learner]:
+def _kind_of(policy: Policy) -> Any:
     if policy.learner is not None:
         return policy.learner
-    found = EitherLearner if policy.options.get("either") else NAMED.get(policy.name, LinearLearner)
-    own = not policy.is_linear if found is LinearLearner else set(policy.own_parts) - {"decide"}
+    found = EitherLearner if policy.options.get("either") else NAMED.get(policy.name)
+    own = set(policy.own_parts) - {"decide"} if found else not policy.is_linear
     words, out = "has its own learner, which runs only in simulations", "simulate it, or give the policy a `learner`"
     require(not own, "policy", policy.name, words, out)
-    return found
+    return found or Driver(OwnRule(record=policy))
 
 
 def make_learner(rules: Rules) -> Learner:
     """The learner that the rules' policy needs, before any outcome."""
-    policy, dim, ridge = rules.policy, rules.dim, rules.spec.ridge
     kind = rules.learner
     if isinstance(kind, Driver):
         return kind(rules)
-    if issubclass(kind, SeveralLearner):
+    if issubclass(kind, SeveralStudents):
         return kind(rules, {name: make_learner(part) for name, part in rules.parts.items()})
-    if kind is LinearLearner:
-        spec = rounded_spec(rules.spec)
-        return LinearLearner(dim, ridge, make_radius_state(policy, dim, spec), coefficient_bound=spec.coefficient_bound)
     return kind(rules)
 
 
 def split_rules(rules: Rules) -> Rules:
-    """The rules with those of each cost, where the learner has one for each."""
-    if isinstance(rules.learner, Driver) or not issubclass(rules.learner, SeveralLearner):
+    """The rules with those of each cost, where a guarantee is split among several."""
+    if rules.spec.costs is None or not GUARANTEES[rules.spec.guarantee].splits:
         return rules
     parts = {name: _part(rules, name, spec) for name, spec in split_spec(rules.spec).items()}
     return rules._replace(parts=parts)
@@ -84,8 +74,8 @@ def _part(rules: Rules, name: str, spec: SafetySpec) -> Rules:
     """One cost's rules: its spec, and its own dose curve where it states one."""
     own = (rules.spec.costs or {})[name].curve or rules.dose.cost
     is_identity = rules.dial.is_plain and own.name == "identity"
-    dose = rules.dose._replace(cost=own)
-    return rules._replace(spec=spec, dose=dose, is_identity=is_identity, learner=rules.learner.part_kind)
+    kind = StudentLearner if rules.learner is SeveralStudents else rules.learner
+    return rules._replace(spec=spec, dose=rules.dose._replace(cost=own), is_identity=is_identity, learner=kind)
 
 
 def saved_policy(saved: Mapping[str, Any], given: Policy | Family | None) -> Policy | Family:

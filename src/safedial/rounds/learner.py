@@ -248,6 +248,10 @@ class Learner(ABC):
         """How far rounding may move its predictions on another processor; None if unknown."""
         return None
 
+    def estimated(self, numbers: Mapping[str, Any]) -> dict[str, Any]:
+        """The numbers of a recorded prediction that rounding moves by at most `rounding`."""
+        return dict(numbers)
+
     def reread(self, rules: Rules, values: Mapping[str, Any], context: Array, norm: float) -> Any:
         """A recorded prediction, with what is not `written`: from it a decision of another processor is recomputed."""
         return self.read_written(rules, values)

@@ -22,13 +22,21 @@ from safedial.bounds.safe_set import SafeSet
 from safedial.errors import InvalidInput, refusal
 from safedial.model.dial import real
 from safedial.model.namespace import Array
+from safedial.model.spec import SafetySpec
 from safedial.policies import table
 from safedial.policies.family import KNOWN, LEFT_OUT, LOST, THROTTLED, Asked, Bound, Family, Task, Told, plain
 from safedial.rounds.decision import Decision, intensity_of, settings_of
-from safedial.rounds.learner import Learner
+from safedial.rounds.learner import Learner, Residuals
 from safedial.rounds.outcome import Asked as Question
 from safedial.rounds.outcome import Sample, check_reported
 from safedial.rounds.rules import Rules
+
+RESIDUAL = ("reward", "cost", "reward_far", "cost_far", "cost_slack")
+"""The numbers of a bound that an outcome's residuals follow from: two means, how far each may lie from the true one
+without any noise in the round, and how far rounding may have raised the cost's."""
+
+AMENDABLE = ("threshold", "fallback_action", "high_fallback", "guard")
+"""Fields of a study on which what a certified policy learns may not depend: its own `keeps` says so of a spec's."""
 
 AT_START = ("start_dose", "no_information", "open_rounds", "shield_start")
 """The keys of `LIMITS` that say why a start dose was given."""
@@ -37,7 +45,9 @@ AT_START = ("start_dose", "no_information", "open_rounds", "shield_start")
 class Ask(NamedTuple):
     """A question on its way to the policy: what a decision's `prediction` is before it is chosen."""
 
-    asked: Asked
+    context: Array
+    norm: float
+    proposal: float | None
     state: Any
 
 
@@ -51,6 +61,15 @@ class Driver(Learner):
         self.in_order, self.watches_itself = policy.in_order, not policy.counts
         self.stop_rules, self.awaits_all = policy.stop_rules, policy.zero_tells
         self.samples, self.starts = 0, None if policy.counts else 0
+        self._prepares, self._opens = type(policy).begin is not Family.begin, type(policy).open is not Family.open
+        """Whether decisions change its state: before they are made, and when they are. Outcomes always do."""
+        self.kept_through = tuple(name for name in AMENDABLE if policy.keeps({name}))
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) is Driver and self.policy == other.policy
+
+    def __hash__(self) -> int:
+        return hash(type(self))
 
     def __call__(self, rules: Rules) -> PolicyLearner:
         """The learner before any round."""
@@ -65,6 +84,27 @@ class Driver(Learner):
         return rules._replace(
             policy=made, learner=Driver(made), start_action=made.start_action, fallback_action=fallback
         )
+
+    def exceeds(self, rules: Rules, sample: Sample, advised: float) -> bool:
+        if rules.parts is None:
+            return super().exceeds(rules, sample, advised)
+        return any(self.exceeds(rules.parts[name], part, advised) for name, part in sample.cost.items())
+
+    def judges(self, rules: Rules, sample: Sample, advised: float) -> bool:
+        if rules.parts is None:
+            return super().judges(rules, sample, advised)
+        return all(self.judges(rules.parts[name], part, advised) for name, part in sample.cost.items())
+
+    def is_over(self, rules: Rules, cost: Any) -> bool:
+        if rules.spec.costs is None:
+            return super().is_over(rules, cost)
+        return any(cost[name] is not None and each.exceeded(cost[name]) for name, each in rules.spec.costs.items())
+
+    def specs(self, rules: Rules) -> list[SafetySpec]:
+        return [rules.spec] if rules.parts is None else [part.spec for part in rules.parts.values()]
+
+    def revises(self, rules: Rules) -> bool:
+        return rules.policy.revise is not None
 
     def needs_reward(self, rules: Rules) -> bool:
         return self.policy.reads_reward
@@ -145,11 +185,16 @@ class PolicyLearner(Driver):
         self._contexts: dict[int, Array] = {}
         """Those of open rounds, where the policy must know the round that an outcome belongs to."""
         self._latest: tuple[Asked, Bound] | None = None
+        """The last question and its bound, for the round that is opened next."""
+        self._seen: tuple[Asked, Bound] | None = None
+        """The same, until the state changes."""
 
     # --- a decision
 
     def begin(self) -> None:
-        self._latest = None
+        if not self._prepares:
+            return
+        self._latest = self._seen = None
         self.policy.begin(self._state)
 
     def ask(self, asked: Question, *, preview: bool = False) -> Ask:
@@ -157,45 +202,52 @@ class PolicyLearner(Driver):
         where a decision begins with something.
         """
         state = self._state
-        if preview and type(self.policy).begin is not Family.begin:
+        if preview and self._prepares:
             state = copy.deepcopy(state)
             self.policy.begin(state)
-        return Ask(Asked(asked.vector, asked.norm, 0, proposal=asked.proposal), state)
+        return Ask(asked.vector, asked.norm, asked.proposal, state)
 
     def choose(
         self, rules: Rules, spec: Any, prediction: Ask, *, round: float, coin: float, baseline_cost: float
     ) -> tuple[Any, Choice]:
-        policy = self.policy
-        asked = prediction.asked._replace(number=round, coin=coin, baseline=baseline_cost)
-        bound = policy.bound(prediction.state, asked)
+        policy = rules.policy  # which an amendment may have changed
+        context, norm, proposal, state = prediction
+        asked = Asked(context, norm, round, baseline_cost, coin, proposal)
+        bound = policy.bound(state, asked)
         chosen = float(policy.choose(bound, asked))
-        if prediction.state is self._state:
-            self._latest = asked, bound
-        numbers = {name: plain(value) for name, value in bound.numbers.items()}
+        if state is self._state:
+            self._latest = self._seen = asked, bound
+        # Most numbers are finite floats already, whose difference with themselves is 0.
+        numbers = {
+            name: value if type(value) is float and value - value == 0.0 else plain(value)
+            for name, value in bound.numbers.items()
+        }
         if self.starts is not None:
             numbers["starts"] = self.starts
         return numbers, self._choice(bound, chosen)
 
     def _choice(self, bound: Bound, chosen: float) -> Choice:
-        numbers, largest = bound.numbers, float(bound.largest)
-        upper, limits = numbers.get("cost_upper", 0.0), Bounds(0.0, 0.0, 0.0, 0.0, False)
-        radii = (numbers.get(name, 0.0) for name in ("reward_radius", "cost_radius"))
-        above = numbers.get("reward_upper", numbers.get("reward", 0.0)), math.inf if upper is None else upper
-        limits = Bounds(*above, *radii, bool(bound.refuted), numbers.get("noise"))
+        told, largest = bound.numbers.get, float(bound.largest)
+        upper, above = told("cost_upper", 0.0), told("reward_upper")
+        above, upper = told("reward", 0.0) if above is None else above, math.inf if upper is None else upper
+        radii = told("reward_radius", 0.0), told("cost_radius", 0.0)
+        limits = Bounds(above, upper, *radii, bool(bound.refuted), told("noise"))
         settings = None
         if self.policy.unit == "setting":
             settings = chosen, largest
             chosen, largest = (intensity_of(self.rules, setting) for setting in settings)
-        safe = SafeSet(largest, bool(bound.certified))
+        safe, exploring = SafeSet(largest, bool(bound.certified)), bool(told("exploring", False))
         return Choice(
-            chosen, safe, limits, float(bound.index), ready=bool(bound.ready), limit=bound.limit, settings=settings,
-            exploring=bool(numbers.get("exploring", False)),
+            chosen, safe, limits, float(bound.index), True, exploring, bool(bound.ready), bound.limit, settings
         )  # fmt: skip
 
     def opened(self, asked: Question, decision: Decision) -> int:
         """Open a decided round. Its bound is that of the last `choose`, unless the decision was read from a log."""
-        question = Asked(asked.vector, asked.norm, decision.round, asked.baseline_cost, proposal=asked.proposal)
         latest, self._latest = self._latest, None
+        if not self._opens:
+            self.opened_rounds += 1
+            return self.opened_rounds - 1
+        question = Asked(asked.vector, asked.norm, decision.round, asked.baseline_cost, proposal=asked.proposal)
         if latest is not None and latest[0].number == decision.round and latest[0].context is asked.vector:
             question, bound = latest
         else:
@@ -219,12 +271,18 @@ class PolicyLearner(Driver):
 
     def learn(self, context: Array, norm: float, sample: Sample, place: int | None) -> None:
         if place is None:
-            place = self._open(Asked(context, norm, 0), None, sample.applied)
+            place = self._open(Asked(context, norm, 0), None, sample.applied) if self._opens else 0
         if place < 0:  # the round was forgotten
             return
         fate = LOST if sample.unknown else KNOWN
         self.samples += sample.weight > 0.0
         self._tell(place, told_of(fate, sample, context, norm))
+
+    def revise(self, context: Array, before: Sample, after: Sample) -> None:
+        """Replace the outcome of a round that was learned from."""
+        self._latest = self._seen = None
+        told = (told_of(KNOWN, sample, context, math.nan) for sample in (before, after))
+        self.policy.revise(self._state, *told)
 
     def throttled(self, context: Array, sample: Sample, place: int, advised: float) -> None:
         self._tell(place, told_of(THROTTLED, sample, context, math.nan))
@@ -239,11 +297,33 @@ class PolicyLearner(Driver):
     def _tell(self, place: int, told: Told) -> None:
         if place < 0:
             return
-        self._latest = None
-        self._contexts.pop(place, None)
+        self._latest = self._seen = None
+        if self._contexts:
+            self._contexts.pop(place, None)
         self.policy.tell(self._state, place, told)
 
+    def parts(self, rules: Rules, sample: Sample) -> list[tuple[Rules, Any, Sample]]:
+        if rules.parts is None:
+            return [(rules, self, sample)]
+        return [(rules.parts[name], PartOf(self, f"{name}."), part) for name, part in sample.cost.items()]
+
     # --- its evidence
+
+    def residuals(self, rules: Rules, context: Array, norm: float, sample: Sample, of: str = "") -> Residuals | None:
+        """The residuals of an outcome, where the policy's numbers say how far its means may be off without noise.
+
+        `of` is "" or the beginning of the names of one cost's numbers.
+        """
+        seen = self._seen
+        if seen is None or seen[0].context.tobytes() != context.tobytes():
+            asked = Asked(context, norm, max(self.opened_rounds, 1))
+            self._seen = seen = asked, rules.policy.bound(self._state, asked)
+        told = seen[1].numbers
+        if f"{of}cost_far" not in told:
+            return None
+        share = math.sqrt(sample.weight)
+        mean, cost, reward_far, cost_far, raised = (share * told[of + name] for name in RESIDUAL)
+        return share * sample.reward - mean, reward_far, share * sample.cost - cost, cost_far, raised
 
     @property
     def evidence(self) -> float | None:
@@ -269,15 +349,37 @@ class PolicyLearner(Driver):
         if not self.watches_itself:
             super().forget()
         self._state, self.samples, self.opened_rounds, self._latest = self.policy.init(), 0, 0, None
+        self._seen = None
         self._contexts.clear()
 
     def coef(self, target: str) -> Array:
-        """The coefficients that the policy predicts by: its predictions at the unit vectors."""
+        """The coefficients that the policy predicts by: its predictions at the unit vectors; for several costs a row
+        for each.
+        """
+        if target == "cost" and self.rules.parts is not None:
+            return np.stack([self._coef(f"{name}.cost") for name in self.rules.parts])
+        return self._coef(target if self.rules.parts is None else f"{next(iter(self.rules.parts))}.{target}")
+
+    def _coef(self, target: str) -> Array:
         asked = [Asked(row, 1.0, max(self.opened_rounds, 1)) for row in np.eye(self.policy.task.dim)]
         found = [self.policy.bound(self._state, each).numbers.get(target) for each in asked]
         if any(each is None for each in found):
             raise InvalidInput(f"{target}_coef: policy {self.policy.name} has no coefficients")
         return np.array(found, dtype=np.float64)
+
+    # --- decisions of another processor
+
+    def rounding(self, context: Array, norm: float) -> float | None:
+        recorded = self.policy.recorded
+        return None if recorded is None else recorded.rounding(self._state, context, norm)
+
+    def estimated(self, numbers: Mapping[str, Any]) -> dict[str, Any]:
+        """The numbers of a decision that all others follow from."""
+        return {name: value for name, value in numbers.items() if name in self.policy.recorded.names}
+
+    def reread(self, rules: Rules, values: Mapping[str, Any], context: Array, norm: float) -> Ask:
+        """A question whose decision follows from recorded numbers."""
+        return Ask(context, norm, None, self.policy.recorded(self.policy, values, context))
 
     # --- saving
 
@@ -297,7 +399,17 @@ class PolicyLearner(Driver):
         self.samples, self.opened_rounds, starts = (int(value) for value in arrays["counts"])
         self.starts = None if starts < 0 else starts
         self._contexts = dict(zip(arrays["open.places"].tolist(), arrays["open.contexts"].copy(), strict=True))
-        self._latest = None
+        self._latest = self._seen = None
+
+
+class PartOf(NamedTuple):
+    """One of several costs, as the watch asks it."""
+
+    learner: PolicyLearner
+    of: str
+
+    def residuals(self, rules: Rules, context: Array, norm: float, sample: Sample) -> Residuals | None:
+        return self.learner.residuals(self.learner.rules, context, norm, sample, self.of)
 
 
 def told_of(fate: int, sample: Sample, context: Any, norm: float) -> Told:

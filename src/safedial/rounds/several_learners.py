@@ -31,7 +31,6 @@ from safedial.model.spec import SafetySpec
 from safedial.rounds import several_terms
 from safedial.rounds.decision import read_choice, written_choice
 from safedial.rounds.learner import Learner
-from safedial.rounds.linear_learner import LinearLearner
 from safedial.rounds.outcome import Sample
 from safedial.rounds.shield_options import any_exceeded
 from safedial.rounds.student_learner import StudentLearner
@@ -55,7 +54,7 @@ class SeveralLearner(Learner):
     certificate_terms = several_terms
     event: Any = staticmethod(several_terms.event)
     fixed_assumptions: Any = staticmethod(several_terms.assumptions)
-    part_kind: ClassVar[type[Learner]] = LinearLearner
+    part_kind: ClassVar[type[Learner]]
     """The class of these learners."""
 
     def __init__(self, rules: Rules, learners: dict[str, Learner]) -> None:
@@ -112,6 +111,10 @@ class SeveralLearner(Learner):
 
     def rounding(self, context: Array, norm: float) -> float | None:
         return max(learner.rounding(context, norm) or 0.0 for learner in self.learners.values())
+
+    def estimated(self, numbers: Mapping[str, Any]) -> dict[str, Any]:
+        parts = numbers["costs"].items()
+        return {f"{cost}.{name}": value for cost, part in parts for name, value in part["prediction"].items()}
 
     def reread(self, rules: Rules, values: Mapping[str, Any], context: Array, norm: float) -> dict[str, Any]:
         return {

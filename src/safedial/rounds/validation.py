@@ -18,10 +18,10 @@ from safedial.model.namespace import Array
 from safedial.model.noise_scale import check_rises
 from safedial.model.spec import LARGEST, NUMBERS, SafetySpec
 from safedial.policies import Policy, check_proved
+from safedial.policies.estimates import dnrm2
 from safedial.rounds.decision import Decision
 from safedial.rounds.kinds import kind_of, split_rules
 from safedial.rounds.learner import Learner
-from safedial.rounds.linear_learner import dnrm2
 from safedial.rounds.outcome import Asked
 from safedial.rounds.rules import Rules, by_rule, longest_context
 

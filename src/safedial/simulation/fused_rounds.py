@@ -28,8 +28,9 @@ from jax import lax
 from jax.experimental import pallas
 
 from safedial.bounds.estimate import Dual, Estimate, Prediction
-from safedial.bounds.radii import LEAST, Learner, multipliers
+from safedial.bounds.radii import LEAST, multipliers
 from safedial.model.spec import SafetySpec
+from safedial.policies.estimates import Learner
 from safedial.simulation.jax_device import triton
 from safedial.simulation.rule import Rule, with_numbers
 from safedial.simulation.world import Exposure

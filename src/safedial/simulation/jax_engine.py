@@ -23,12 +23,13 @@ import numpy as np
 
 from safedial.bounds import estimate
 from safedial.bounds.choice import check_intensities
-from safedial.bounds.radii import PLAIN, multipliers, needs_more
+from safedial.bounds.radii import multipliers
 from safedial.errors import InvalidInput, import_extra, require
 from safedial.model.namespace import is_zero
 from safedial.model.noise_scale import NoiseScale
 from safedial.model.spec import NUMBERS, SafetySpec
-from safedial.policies import POLICIES, make_policy
+from safedial.policies import FACTORIES, POLICIES, Family, Policy, make_policy
+from safedial.policies.estimates import needs_more
 from safedial.simulation import counter, jax_rounds
 from safedial.simulation.engines import UNCOMPILED
 from safedial.simulation.fused_rounds import in_layout
@@ -95,7 +96,7 @@ class JaxBatch(Batch):
         self._refuse()
         rows, on_gpu, seeds = len(self.totals["regret"]), self.device.platform != "cpu", len(self.seeds)
         policy, stated = self.policy, self.rule.stated
-        linear = (policy.init, policy.predict, policy.update) == PLAIN  # the other layouts are of this learner
+        linear = policy.is_linear  # the other layouts are of this estimate
         radius = policy.options.get("radius")
         plain = linear and not needs_more(radius, stated)
         odd = self.world.adversarial or stated.noise_scale is not None or stated.margin != "subgaussian"
@@ -104,7 +105,8 @@ class JaxBatch(Batch):
             solved = linear and radius == "self-normalised" and not stated.learns_noise
             self.form = "kernel" if fits and on_gpu else "scan" if plain or solved else "general"
         self.size, scan = seeds, self.form == "scan"
-        if scan and not on_gpu and not self.policy.alarmed:
+        watched = isinstance(policy, Policy) and policy.alarmed
+        if scan and not on_gpu and not watched:
             matrices = self.batch * (1 if plain else 1 + len(multipliers(stated)))
             blocks = -(-seeds * matrices * 8 * self.world.dim**2 // CACHE)
             self.size = min(seeds, VECTOR * -(-seeds // (blocks * VECTOR)))
@@ -331,6 +333,8 @@ def _known(rule: Rule) -> bool:
         or any(curve.is_own for curve in (rule.dose.reward, rule.dose.cost))
     ):
         return False
+    if isinstance(policy, Family):
+        return type(policy) is FACTORIES[policy.name]
     plain: Any = make_policy(policy.name, **policy.options).decide
     return getattr(policy.decide, "__code__", None) is plain.__code__
 

@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.bounds.choice import Choice, check_intensities
-from safedial.bounds.radii import Tight
 from safedial.errors import require
 from safedial.model.dose import Dose
 from safedial.model.noise_scale import check_rises
 from safedial.model.spec import SafetySpec, as_columns, check_grids
 from safedial.policies import Family, Policy, learner_of, rows_learn_alike
+from safedial.policies.estimates import Tight
 from safedial.policies.family import Task
 from safedial.policies.several_costs import with_costs
 from safedial.simulation.rule import (
@@ -94,23 +94,28 @@ class Batch:
         rows = check_grids(spec, several=True)
         alike = world.proportional and rows_learn_alike(policy, spec, dose, world.baseline_cost)
         self.batch = 1 if alike else rows
+        parts: Any = None, None
         if isinstance(policy, Family):
             task = Task(dim=world.dim, spec=stated, dose=dose, seeds=tuple(self.seeds))
             self.policy = policy = policy.on(task)
-            parts: Any = policy, world, self.spec, dose, None, None, self.batch, stated
-            self.rule = FamilyRule(*parts)
-        else:
-            learner, asked = bound(learner_of(policy, stated), stated, self.seeds)
-            self.rule = Rule(policy, world, self.spec, dose, learner, asked, self.batch, stated)
+        if not self.in_place:
+            parts = bound(learner_of(policy, stated), stated, self.seeds)
+        kind: Any = FamilyRule if self.in_place else Rule
+        self.rule = kind(policy, world, self.spec, dose, *parts, self.batch, stated)
         self.checkpoints = np.unique(np.linspace(0, setting.rounds, setting.points + 1).round().astype(np.int64))[1:]
         self.totals = {name: np.zeros((rows, len(self.seeds))) for name in TOTALS}
         self.curves: dict[str, list[Array]] = {name: [] for name in CURVES}
         self.drawn = 0
         self.state = self.start()
 
+    @property
+    def in_place(self) -> bool:
+        """Whether the policy's state changes in place; that of a pure rule is handed on from round to round."""
+        return isinstance(self.policy, Family) and bool(self.policy.uncompiled)
+
     def start(self) -> Any:
         """The learner's state before the first round."""
-        if isinstance(self.policy, Family):
+        if self.in_place:
             return self.policy.init((self.batch, len(self.seeds)))
         return self.rule.learner.init(self.world.dim, ridge=self.rule.stated.ridge, batch=(self.batch, len(self.seeds)))
 
@@ -218,11 +223,13 @@ class Batch:
 
     def results(self) -> dict[str, Any]:
         shape = self.totals["regret"].shape
-        if isinstance(self.policy, Family):
-            found = self.policy.evidence(self.state).values()
+        if self.in_place:
+            policy: Any = self.policy
+            found = policy.evidence(self.state).values()
             alarmed = np.any([np.broadcast_to(each.crossed, shape) for each in found], axis=0) if found else False
         else:
-            alarmed = self.policy.alarmed(self.state) if self.policy.alarmed else False
+            told = isinstance(self.policy, Policy) and self.policy.alarmed
+            alarmed = told(self.state) if told else False
         return {
             **self.totals,
             "alarmed": np.broadcast_to(alarmed, shape).copy(),

@@ -24,7 +24,7 @@ from safedial.bounds.estimate import Estimate
 from safedial.errors import is_whole, require
 from safedial.model.dose import Dose, DoseCurve
 from safedial.model.spec import SafetySpec
-from safedial.policies import Policy
+from safedial.policies import Family, Policy
 from safedial.simulation import blocked, rank_one, reference
 from safedial.simulation.replay_arguments import (
     Replay,
@@ -76,7 +76,7 @@ ENGINES = {
 
 
 def replay(
-    policy: str | Policy,
+    policy: str | Policy | Family,
     contexts: Any,
     rewards: Any,
     costs: Any,

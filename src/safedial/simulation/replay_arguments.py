@@ -23,6 +23,7 @@ from safedial.model.dose import Dose, DoseCurve, as_dose
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec, split_rows
 from safedial.policies import Policy, as_policy, rows_learn_alike
+from safedial.policies.linear import Linear
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -36,7 +37,7 @@ WAY_OUT = "use a larger ridge, float64, or engine='reference'"
 class Rounds(NamedTuple):
     """A checked replay. `specs` has one spec of plain floats for each row; per-round arrays are (rounds,) or None."""
 
-    policy: Policy
+    policy: Policy | Linear
     spec: SafetySpec
     specs: tuple[SafetySpec, ...]
     shared: bool
@@ -63,7 +64,7 @@ class Rounds(NamedTuple):
 
 
 def check_rounds(
-    policy: str | Policy,
+    policy: Any,
     contexts: Any,
     rewards: Any,
     costs: Any,
@@ -222,7 +223,7 @@ class Replay:
         seconds: from the call to the answer, compilation included.
     """
 
-    policy: Policy
+    policy: Policy | Linear
     spec: SafetySpec
     dose: Dose
     intensity: NDArray[np.float64]

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from safedial.bounds import estimate
 from safedial.bounds.choice import Choice, choose
 from safedial.bounds.confidence import Bounds
 from safedial.bounds.estimate import Prediction, sample_weight
-from safedial.bounds.radii import Learner
 from safedial.bounds.safe_set import SafeSet
 from safedial.errors import require
 from safedial.model.dose import Dose
@@ -25,6 +25,7 @@ from safedial.model.namespace import namespace, where
 from safedial.model.spec import SafetySpec
 from safedial.policies import Policy
 from safedial.policies.baselines import clairvoyant
+from safedial.policies.estimates import Learner
 from safedial.policies.family import KNOWN, LEFT_OUT, Asked, Told
 from safedial.simulation.world import STREAMS, Array, Exposure, World, fits
 
@@ -159,7 +160,7 @@ class Rule(NamedTuple):
         action = self.dose.cost.action(intensity)
         return self.dose.cost.effect(action), self.dose.reward.effect(action)
 
-    def _knowing(self, policy: Policy, spec: SafetySpec, truth: Prediction, now: Exposure, number: Any) -> Choice:
+    def _knowing(self, policy: Any, spec: SafetySpec, truth: Prediction, now: Exposure, number: Any) -> Choice:
         """The choice of a policy that knows the truth: its own rule, which takes costs to be in proportion to the
         intensity, or where they are not what the world knows to be best.
         """
@@ -181,6 +182,7 @@ def with_numbers(rule: Rule, numbers: Any) -> Rule:
 
 def bound(learner: Learner, spec: SafetySpec, seeds: list[int]) -> tuple[Learner, Learner]:
     """A learner, with the spec and generators if it needs them, and the names of the arguments that its parts need."""
+    learner = Learner(learner.init, learner.predict, learner.update)
     asked = [signature(part).parameters.keys() for part in learner]
     fixed: dict[str, Any] = {"spec": spec}
     if any("rngs" in names for names in asked):
@@ -190,11 +192,11 @@ def bound(learner: Learner, spec: SafetySpec, seeds: list[int]) -> tuple[Learner
     return Learner(*parts), Learner(*asked)
 
 
-def sent_context(rule: Rule, estimate: Any, candidates: Any, truth: Any) -> Any:
+def sent_context(rule: Rule, now: Any, candidates: Any, truth: Any) -> Any:
     """The context that an adversary who sees the estimate sends, (rows, seeds, d), of (seeds, candidates, d)."""
-    lifted, xp = type(estimate)(*(part[:, :, None] for part in estimate)), namespace(candidates)
+    lifted, xp = type(now)(*(part[:, :, None] for part in now)), namespace(candidates)
     offered = xp.broadcast_to(candidates, (rule.batch, *candidates.shape[-3:]))
-    return rule.world.next_context(offered, truth, partial(rule.policy.predict, lifted))
+    return rule.world.next_context(offered, truth, partial(estimate.predict, lifted))
 
 
 def exceeded(policy: Policy, spec: SafetySpec, cost: Any) -> Any:

@@ -23,14 +23,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from safedial.bounds import estimate
 from safedial.bounds.confidence import check_dim, check_scale
-from safedial.bounds.radii import PLAIN, needs_more, with_ridge
+from safedial.bounds.radii import with_ridge
 from safedial.errors import is_whole, require
 from safedial.model.dose import Dose, DoseCurve, as_dose
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.own_names import made_by
 from safedial.model.spec import SafetySpec, check_grids
 from safedial.policies import Family, Policy, as_policy, check_proved
+from safedial.policies.estimates import needs_more
 from safedial.policies.several_costs import takes_costs
 from safedial.rounds.rules import named_policy
 from safedial.simulation.attainable import attainable_curve
@@ -319,11 +321,8 @@ def check_learner(policy: Policy, world: World, spec: SafetySpec) -> None:
     linear, scale, name = policy.is_linear, spec.noise_scale, policy.name
     words, way_out = "has a learner for agents and studies only", "give the policy init, predict and update too"
     require(policy.learner is None or not linear, "policy", name, words, way_out)
-    mixed = (
-        not linear
-        and isinstance(policy, Policy)
-        and any(part in PLAIN for part in (policy.init, policy.predict, policy.update))
-    )
+    parts = (policy.init, policy.predict, policy.update) if isinstance(policy, Policy) and not linear else ()
+    mixed = any(part in (estimate.init, estimate.predict, estimate.update) for part in parts)
     words = "has parts of the plain linear estimate, and its radius or the margin needs more than that"
     require(not mixed or not needs_more(policy.options.get("radius"), spec), "policy", name, words, way_out)
     require(linear or scale is None, "noise_scale", scale, f"needs a linear learner, which {name} is not")

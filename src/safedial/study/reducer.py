@@ -18,8 +18,8 @@ import numpy as np
 
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.namespace import Array
+from safedial.policies.estimates import dnrm2
 from safedial.rounds.decision import Decision, decide, read_choice, written_choice
-from safedial.rounds.linear_learner import dnrm2
 from safedial.rounds.outcome import Asked, Outcome, Round, Sample, normalise
 from safedial.rounds.rules import Rules
 from safedial.study.amendment import amended_state

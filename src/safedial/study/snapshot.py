@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from safedial.policies.estimates import dnrm2
 from safedial.rounds import watch
-from safedial.rounds.linear_learner import dnrm2
 from safedial.rounds.outcome import Round, Sample, joined
 from safedial.rounds.rules import Rules
 from safedial.study.event import canonical, orjson

@@ -86,11 +86,12 @@ class Agreement:
             return _agrees(_plain(again), body)
         rules = state.study.rules
         self.spent += min(2.0 * room, math.log1p(norm * norm / rules.spec.ridge))
-        for own, stated in zip(_linear(_plain(again["prediction"])), _linear(body["prediction"]), strict=True):
-            if not _close(own.pop("log_det"), stated.pop("log_det"), NUMBER, self.spent) or not _close(
-                own, stated, NUMBER, room
-            ):
-                return False
+        own, stated = (learner.estimated(_plain(each["prediction"])) for each in (again, body))
+        sums = [
+            {name: numbers.pop(name) for name in list(numbers) if name.endswith("log_det")} for numbers in (own, stated)
+        ]
+        if not (_close(sums[0], sums[1], NUMBER, self.spent) and _close(own, stated, NUMBER, room)):
+            return False
         seen = learner.reread(rules, body["prediction"], vector, norm)
         follows = decide_next(state, asked, raw, seen=seen)
         return _agrees(_plain(body_of(follows, raw, state, noted_in(body))), body)
@@ -110,12 +111,6 @@ def _near(a: NDArray[Any], b: NDArray[Any], share: float) -> bool:
         return np.array_equal(a, b)
     size = max(1.0, np.abs(a[np.isfinite(a)]).max(initial=0.0))
     return np.allclose(a, b, rtol=0.0, atol=share * size, equal_nan=True)
-
-
-def _linear(written: dict[str, Any]) -> list[dict[str, Any]]:
-    """The numbers of a linear prediction, or of each cost's."""
-    each = [part["prediction"] for part in written["costs"].values()] if "costs" in written else [written]
-    return [dict(numbers) for numbers in each]
 
 
 def _plain(stated: dict[str, Any]) -> dict[str, Any]:
