@@ -239,6 +239,9 @@ class Family:
     takes_proposal: ClassVar[bool] = False
     uncompiled: ClassVar[str] = "keeps a state that changes in place, which JAX cannot compile"
     stop_rules: ClassVar[tuple[str, ...]] = ("drift",)
+    plain_numbers: ClassVar[bool] = False
+    """Whether the numbers of its bounds are plain already where people act on them, finite or None: copying them would
+    take a twentieth of a linear decision."""
     recorded: ClassVar[Any] = None
     """How a decision of another processor is checked, where it is known how far rounding may move its numbers
     (`policies.linear.Recorded`); None: it must be the same up to a fixed tolerance."""

@@ -105,6 +105,7 @@ class Linear(Family):
     in_order = True
     uncompiled = ""
     is_linear = True
+    plain_numbers = True
     recorded = Recorded
     margins: ClassVar[bool] = True
     """Whether the realized cost is bounded: with the margin for noise, and that for sensor error."""
@@ -320,22 +321,31 @@ def bound_numbers(
     live: bool = True,
 ) -> dict[str, Any]:
     """The numbers of a bound, and, where people act on it, those of the estimate."""
+    if not live:
+        return {
+            "cost_upper": cost_upper,
+            "reward_upper": reward_upper,
+            "cost_radius": cost_radius,
+            "reward_radius": reward_radius,
+        }
+    # With `ESTIMATE`, name by name, since an agent does this in every round.
     numbers = {
         "cost_upper": cost_upper,
         "reward_upper": reward_upper,
         "cost_radius": cost_radius,
         "reward_radius": reward_radius,
+        "reward": seen.reward,
+        "cost": seen.cost,
+        "width": seen.width,
+        "norm": seen.norm,
+        "log_det": seen.log_det,
+        "informative_rounds": seen.informative_rounds,
+        "cost_slack": seen.cost_slack,
     }
-    if not live:
-        return numbers
-    # `ESTIMATE` and `MORE`, name by name, since an agent does this in every round.
-    numbers["reward"], numbers["cost"], numbers["width"] = seen.reward, seen.cost, seen.width
-    numbers["norm"], numbers["log_det"], numbers["cost_slack"] = seen.norm, seen.log_det, seen.cost_slack
-    numbers["informative_rounds"] = seen.informative_rounds
     if seen.cost_energy is not None:
         numbers["reward_energy"], numbers["cost_energy"] = seen.reward_energy, seen.cost_energy
     if seen.noise is not None:
-        numbers["noise"] = seen.noise
+        numbers["noise"] = seen.noise if seen.noise < math.inf else None
     if seen.dual is not None:
         numbers["unshrunk"] = seen.unshrunk
         numbers |= dict(zip(DUAL, seen.dual, strict=True))
@@ -451,6 +461,7 @@ hp_ucb, hp_probe = HPUCB, HPProbe
 class OwnRule(Linear):
     """A `Policy` over the linear estimate: its `decide` is the rule."""
 
+    plain_numbers = False
     record: Policy
 
     name = property(lambda self: self.record.name)  # pyright: ignore[reportAssignmentType] -- the record's

@@ -217,11 +217,9 @@ class PolicyLearner(Driver):
         chosen = float(policy.choose(bound, asked))
         if state is self._state:
             self._latest = self._seen = asked, bound
-        # Most numbers are finite floats already, whose difference with themselves is 0.
-        numbers = {
-            name: value if type(value) is float and value - value == 0.0 else plain(value)
-            for name, value in bound.numbers.items()
-        }
+        numbers = bound.numbers
+        if not policy.plain_numbers:
+            numbers = {name: plain(value) for name, value in numbers.items()}
         if self.starts is not None:
             numbers["starts"] = self.starts
         return numbers, self._choice(bound, chosen)
