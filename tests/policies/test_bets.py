@@ -224,3 +224,16 @@ def test_false_alarms_of_exchangeable_rounds_are_as_rare_as_stated():
         bets.tell(bets.open(), low=low, up=low)
     crossed = int(np.sum(bets.evidence().crossed))
     assert binomtest(crossed, 1500, 0.01, alternative="greater").pvalue > 1e-6
+
+
+def test_an_outcome_of_a_round_that_was_forgotten_changes_nothing():
+    bets = Bets(late=False)
+    for _ in range(3):
+        bets.tell(bets.open(), low=0.0, up=0.0)
+    bets.cut(2)
+    bets.restate()
+    before = bets.evidence().value
+    bets.tell(1, low=9.0, up=9.0)
+    bets.leave_out(0)
+    assert bets.evidence().value == before
+    assert bets.rounds.rows("member").tolist() == [True]

@@ -227,3 +227,17 @@ def test_labels_are_texts_or_numbers():
     state = flags.init()
     add(flags, state, np.ones(1))
     assert list(state.label_numbers()) == [True]
+
+
+def test_a_state_without_a_watch_bounds_alike_and_has_no_evidence():
+    policy, rng = conformal(2, make_spec(violation_risk=0.2)), np.random.default_rng(2)
+    watched, bare = policy.init((3,)), policy.init((3,), watch=False)
+    for number in range(70):
+        context, cost = rng.standard_normal((3, 2)), rng.standard_normal(3)
+        for state in (watched, bare):
+            policy.begin(state)
+            add(policy, state, context, cost, cost, known=np.full(3, number % 9 > 0), left=number % 9 == 0)
+    np.testing.assert_array_equal(upper(policy, watched, np.ones((3, 2))), upper(policy, bare, np.ones((3, 2))))
+    policy.restart(bare)
+    assert policy.evidence(bare) == {}
+    assert policy.evidence(policy.init()) == {}, "nothing is fitted yet"

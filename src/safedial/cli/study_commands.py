@@ -343,7 +343,7 @@ def void(
     unrelated: Annotated[bool, typer.Option(help="The reason has nothing to do with the outcome.")] = False,
 ) -> Answer:
     """Declare a round void. Unless its reason is unrelated to the outcome, certified policies and HP-Student learn
-    nothing from this round on; HP-Conformal and HP-Shield count it as exceeding. It cannot be undone or changed later.
+    nothing from this round on; the others take it for the worst. It cannot be undone or changed later.
     """
     with opened(storage, decision_id=decision_id) as found:
         receipt = found.void(decision_id, reason=reason, unrelated=unrelated)

@@ -119,7 +119,6 @@ class Policy(NamedTuple):
         binary_cost: costs are 0 or 1; `update` is then given C itself, and the applied `intensity`.
         learner: a custom learner's class for `Agent` and `Study` (`rounds.learner.Learner`); by default it
             follows from the policy.
-        alarmed: given a state, whether rounds contradict the guarantee's assumption, for each element of the batch.
         check: refuses a spec for which the guarantee has no proof.
     """
 
@@ -134,7 +133,6 @@ class Policy(NamedTuple):
     init: Callable[..., Any] = estimate.init
     predict: Callable[..., Any] = estimate.predict
     update: Callable[..., Any] = estimate.update
-    alarmed: Callable[[Any], Any] | None = None
     binary_cost: bool = False
     learner: Any = None
     check: Callable[[SafetySpec], None] | None = None

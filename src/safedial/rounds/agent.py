@@ -3,7 +3,7 @@
     context ─► Features ─► learner.predict ─► Policy.decide ─► dose curve ─► Dial ─► Decision
     outcome ─► outcome.normalise ─► watch.reported, learner.learn
 
-The policy determines the learner (rounds/kinds.py): linear, conformal, shield, your own, and others.
+The policy determines the learner (rounds/kinds.py).
 
 Arguments are checked before anything changes: a call that raises `InvalidInput` leaves the agent unchanged.
 """
@@ -162,8 +162,8 @@ class Agent:
         """Evidence against the guarantee. It starts at 1; if the guarantee holds, P(it ever reaches 100) ≤ 0.01 + δ′ +
         δ_q.
 
-        For HP-Conformal, HP-Shield, HP-Student: against exchangeable rounds (in a bracket), or Gaussian noise; if they
-        are, or it is, P(it reaches 100) ≤ 0.01.
+        For a policy that watches its own assumptions: against exchangeable rounds (in a bracket), or Gaussian noise; if
+        they are, or it is, P(it reaches 100) ≤ 0.01.
         """
         self._expect()
         return self._watch.evidence
@@ -250,7 +250,7 @@ class Agent:
     ) -> list[Decision]:
         """One decision for each context, all from what is known now, as if `decide` were called for each.
 
-        (HP-Conformal refits at most once, before the first, so that none suffers from the others' open outcomes.)
+        (A refit that is due comes before the first, so that none suffers from the others' open outcomes.)
         """
         given = (contexts, baseline_costs, allow_extrapolation)
         return self._decide(read_questions(self._rules, *given, proposals=proposals))
@@ -280,8 +280,8 @@ class Agent:
             unrelated: if a dose was advised but none applied, or the outcome is lost (give neither reward nor cost):
                 you state that the reason has nothing to do with the outcome; the round is then skipped. Otherwise
                 learning ends with this round (`frozen`): leaving out those that were feared would bias the estimate.
-                (HP-Conformal leaves the round out if the reason is also unrelated to the context, and otherwise counts
-                it as unbounded; HP-Shield if unrelated to context, cost and setting; otherwise it tolerates nothing.)
+                (Policies that need no order leave the round out if the reason is also unrelated to the context and, for
+                HP-Shield, the setting; otherwise they take it for the worst.)
 
         The monitor counts the outcomes of decisions as measured, or, if more was applied than advised, as they would
         have been at the advice. An outcome from before the first decision (history), or of a round without a guarantee,

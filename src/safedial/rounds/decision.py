@@ -149,9 +149,8 @@ class Decision(NamedTuple):
         """
         if self.fallback_reason:
             return "none"
-        guarantee = guarantee_of(self.rules, self.choice)
-        raised = GUARANTEES[guarantee].exchangeable and self.rules.learner.guarded(self) == "lowest_level"
-        return "declared" if raised else guarantee
+        # At the lowest level, above what the bound allows, it is as safe as the start was declared to be.
+        return "declared" if self.choice.limit == "lowest_level" else guarantee_of(self.rules, self.choice)
 
     @property
     def plain(self) -> Decided:

@@ -95,7 +95,7 @@ def saved_policy(saved: Mapping[str, Any], given: Policy | Family | None) -> Pol
         other = sorted(key for key, value in options.items() if not same(key, now, value))
         require(not other, "policy", name, f"has other options than the saved one: {', '.join(other)}")
         made = given
-    return made if isinstance(made, Family) else kind_of(made).with_saved(made, options)
+    return made
 
 
 def with_saved(policy: Family, saved: Mapping[str, Any]) -> Family:

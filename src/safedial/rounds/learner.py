@@ -214,11 +214,6 @@ class Learner(ABC):
         return given.get(name) == saved
 
     @classmethod
-    def with_saved(cls, policy: Policy, saved: Mapping[str, Any]) -> Policy:
-        """The policy of a saved agent, with the options that were resolved when it started."""
-        return policy
-
-    @classmethod
     def history_counts(cls, rules: Rules) -> bool:
         """Whether its guarantee also depends on rounds from before the first decision."""
         return True

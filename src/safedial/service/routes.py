@@ -302,7 +302,7 @@ async def correction(service: Service, request: Request, caller: Caller, fields:
 @writes("/v1/decisions/{decision_id}/void", role="observe", takes=schemas.Void)
 async def void(service: Service, request: Request, caller: Caller, fields: dict[str, Any]) -> Response:
     """Declare a round void. Unless its reason is unrelated to the outcome, certified policies and HP-Student learn
-    nothing from this round on; HP-Conformal and HP-Shield count it as exceeding. It cannot be undone or changed later.
+    nothing from this round on; the others take it for the worst. It cannot be undone or changed later.
     """
     return await _told(service, request, "void", caller, fields)
 

@@ -278,8 +278,8 @@ def _query(dialect: str) -> Any:
 def log_path(track: Track) -> tuple[Any, Any]:
     """(seq, ln E_t(m) for each odds multiple m), one row per event that changed it; a resume restarts it.
 
-    The last row is the evidence in `Study.status`, which counts from the start of the last phase on. HP-Conformal has
-    another watch, whose evidence its decisions state.
+    The last row is the evidence in `Study.status`, which counts from the start of the last phase on. A policy
+    that watches its own assumptions has another, which its decisions state.
     """
     track = track.phases[-1]
     if track.study.spec.learner.watches_itself:

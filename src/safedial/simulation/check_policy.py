@@ -2,9 +2,8 @@
 
 Claims in `CLAIMS` take the policy and its factory; those in `SPEC_CLAIMS` take the policy and each spec of `SPECS` in
 turn. Policies with the linear learner are tested on random predictions; policies with their own learner are tested in a
-simulation. A claim that does not apply to a policy raises `NotApplicable` with the reason. Only a policy that calls
-itself "certified" or "conformal" must keep a guarantee.
-The project's own policies are tested with the same list.
+simulation. A claim that does not apply to a policy raises `NotApplicable` with the reason. Only a policy that has a
+proof by its own account must keep a guarantee. The project's own policies are tested with the same list.
 """
 
 from __future__ import annotations
@@ -130,9 +129,7 @@ def a_higher_baseline_cost_never_raises_the_dose(policy: Policy, factory: Any) -
 
 
 def violations_stay_within_the_guaranteed_risk(policy: Policy, factory: Any) -> None:
-    """Level 1e-6 against a binomial at δ + δ′ (conformal: δ); also adversarial contexts if the guarantee covers
-    them.
-    """
+    """Level 1e-6 against a binomial at what is guaranteed; also adversarial contexts if the guarantee covers them."""
     from scipy.stats import binomtest
 
     changes: dict[str, Any] = {"cost_noise": 0.3, "reward_noise": 0.3, "threshold": [0.2, 2.0]}

@@ -28,7 +28,7 @@ from safedial.errors import InvalidInput, import_extra, require
 from safedial.model.namespace import is_zero
 from safedial.model.noise_scale import NoiseScale
 from safedial.model.spec import NUMBERS, SafetySpec
-from safedial.policies import FACTORIES, POLICIES, Family, Policy, make_policy
+from safedial.policies import FACTORIES, POLICIES, Family, make_policy
 from safedial.policies.estimates import needs_more
 from safedial.simulation import counter, jax_rounds
 from safedial.simulation.engines import UNCOMPILED
@@ -105,8 +105,7 @@ class JaxBatch(Batch):
             solved = linear and radius == "self-normalised" and not stated.learns_noise
             self.form = "kernel" if fits and on_gpu else "scan" if plain or solved else "general"
         self.size, scan = seeds, self.form == "scan"
-        watched = isinstance(policy, Policy) and policy.alarmed
-        if scan and not on_gpu and not watched:
+        if scan and not on_gpu:
             matrices = self.batch * (1 if plain else 1 + len(multipliers(stated)))
             blocks = -(-seeds * matrices * 8 * self.world.dim**2 // CACHE)
             self.size = min(seeds, VECTOR * -(-seeds // (blocks * VECTOR)))

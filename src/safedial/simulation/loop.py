@@ -223,13 +223,9 @@ class Batch:
 
     def results(self) -> dict[str, Any]:
         shape = self.totals["regret"].shape
-        if self.in_place:
-            policy: Any = self.policy
-            found = policy.evidence(self.state).values()
-            alarmed = np.any([np.broadcast_to(each.crossed, shape) for each in found], axis=0) if found else False
-        else:
-            told = isinstance(self.policy, Policy) and self.policy.alarmed
-            alarmed = told(self.state) if told else False
+        policy: Any = self.policy
+        found = policy.evidence(self.state).values() if self.in_place else ()
+        alarmed = np.any([np.broadcast_to(each.crossed, shape) for each in found], axis=0) if found else False
         return {
             **self.totals,
             "alarmed": np.broadcast_to(alarmed, shape).copy(),

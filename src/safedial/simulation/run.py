@@ -72,7 +72,7 @@ def is_own_name(given: Any) -> bool:
 class Simulation:
     """Outcomes by (spec row, seed), and curves by (checkpoint, spec row, seed). Rewards and regret are noise-free.
 
-    `alarmed`: whether the policy's own test found rounds that contradict its guarantee (HP-Conformal only).
+    `alarmed`: whether the policy's own test found rounds that contradict its guarantee, where it keeps evidence.
     """
 
     policy: Policy

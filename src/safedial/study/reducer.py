@@ -336,8 +336,8 @@ def _found_again(state: State, decision: int) -> Round | None:
 def _lose(state: State, decision: int, round_: Round, *, skip: bool, counted: bool = False) -> None:
     """Skip a round without a usable outcome, or, if the reason may be related to the outcome, end learning.
 
-    HP-Conformal leaves it out in the first case and counts it as unbounded in the second; HP-Student then needs to
-    start again. `counted`: the watch has counted it already.
+    A policy that needs no order leaves it out in the first case and takes it for the worst in the second. `counted`:
+    the watch has counted it already.
     """
     # Why this can end learning: the bounds are proved for a run of rounds without gaps. Rounds that are missing because
     # of their outcomes (a patient who fell ill stays away) would bias the estimate towards safety, unnoticed.

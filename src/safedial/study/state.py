@@ -6,7 +6,7 @@
 `queue` holds the rounds that the learner has not passed, in decision order. In learning order "prefix" the learner uses
 a round when it is first in the queue and resolved: the bounds hold for every prefix at once, so they hold whatever the
 delays depend on. A void round whose reason may be related to its outcome ends the prefix for ever (`frozen`): later
-rounds are watched but not learned from. HP-Conformal needs no order: there an unknown round counts as unbounded.
+rounds are watched but not learned from. A policy that needs no order takes an unknown round for the worst.
 
 An amendment (study/amendment.py) may begin a new state; the one before it, `before`, goes on judging its own rounds.
 

@@ -400,8 +400,8 @@ class Study:
 
         Args:
             unrelated: you state that the reason has nothing to do with the outcome. The round is then skipped;
-                otherwise learning ends there, because leaving the round out could bias the estimate (HP-Conformal
-                counts it as unbounded and continues, HP-Shield as one that tolerates nothing).
+                otherwise learning ends there, because leaving the round out could bias the estimate (policies that
+                need no order take it for the worst, and continue).
         """
         require(isinstance(unrelated, bool), "unrelated", unrelated, "must be True or False")
         decision, why = read_own_id(self.name, decision_id), checked_text("reason", reason)
@@ -422,8 +422,7 @@ class Study:
         Args:
             unrelated: you state that the reason has nothing to do with the outcome; the round is then skipped.
                 Otherwise the outcome may still come, and until then learning stops there (in arrival order it goes on
-                with the other rounds; HP-Conformal counts the round as unbounded, HP-Shield as one that tolerates
-                nothing).
+                with the other rounds, and policies that need no order take the round for the worst).
         """
         require(
             (decision_ids is None) != (before is None), "before", before, "or decision_ids must be given, but not both"

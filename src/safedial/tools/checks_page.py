@@ -14,8 +14,8 @@ from safedial.io import html_table, write_text
 from safedial.model.guarantee import GUARANTEES
 from safedial.tools.findings import Finding, Rounds, flag_at, shown
 from safedial.tools.log_watch import Watch
-from safedial.tools.marginal_rounds import BracketRounds, ConformalRounds, StudentRounds
-from safedial.tools.pages import COLOURS, document, inline, legend_below, new_figure, png, save, title
+from safedial.tools.marginal_rounds import BracketRounds, WalkedRounds
+from safedial.tools.pages import COLOURS, FILL, document, inline, legend_below, new_figure, png, save, title
 from safedial.version import __version__
 
 SHOWN_REGIONS = 8
@@ -23,16 +23,12 @@ LEAST = 1e-3
 """Smaller evidence is drawn at this value."""
 
 
-def checks_figure(rounds: Rounds | ConformalRounds | BracketRounds | StudentRounds, findings: Sequence[Finding]) -> Any:
+def checks_figure(rounds: Rounds | WalkedRounds | BracketRounds, findings: Sequence[Finding]) -> Any:
     """Six panels of one log; three if the spec states no constants."""
     if isinstance(rounds, BracketRounds):
         return _bracket_figure(rounds, findings)
-    if isinstance(rounds, ConformalRounds):
-        words = ("ranks of calibration rounds (dashed: even)", "share of earlier scores at least as high")
-        return _chances_figure(rounds, findings, *words)
-    if isinstance(rounds, StudentRounds):
-        words = ("p-values of costs (dashed: even)", "chance of a cost at least as high")
-        return _chances_figure(rounds, findings, *words)
+    if isinstance(rounds, WalkedRounds):
+        return _chances_figure(rounds, findings)
     by_name = {each.name: each for each in findings}
     figure, axes = new_figure(columns=3, rows=2, height=2.5)
     _evidence(axes[0], findings)
@@ -45,17 +41,15 @@ def checks_figure(rounds: Rounds | ConformalRounds | BracketRounds | StudentRoun
     return figure
 
 
-def _chances_figure(
-    walked: ConformalRounds | StudentRounds, findings: Sequence[Finding], heading: str, axis: str
-) -> Any:
+def _chances_figure(walked: WalkedRounds, findings: Sequence[Finding]) -> Any:
     figure, axes = new_figure(columns=3, height=2.5)
     bets = [each for each in findings if each.evidence is not None]
     _evidence(axes[0], bets)
     axes[0].legend(fontsize=6, frameon=False)
-    axes[1].hist(walked.chance, bins=np.linspace(0.0, 1.0, 21), color=COLOURS["hp_conformal"])
+    axes[1].hist(walked.chance, bins=np.linspace(0.0, 1.0, 21), color=FILL)
     axes[1].axhline(walked.chance.size / 20.0, color="grey", linestyle="--", linewidth=1)
-    title(axes[1], heading)
-    axes[1].set_xlabel(axis)
+    title(axes[1], walked.ranked_by)
+    axes[1].set_xlabel(walked.read_as)
     found = next(each for each in findings if each.name == "dose_curve")
     known = np.isfinite(walked.outcome) & (walked.fitted != 0.0)
     axes[2].plot(walked.intensity[known], (walked.outcome - walked.fitted)[known], ".", color="0.75", markersize=2)
@@ -138,7 +132,7 @@ def _bands(panel: Any, found: Finding, rounds: Rounds, words: str, across: Any) 
 
 def _regions(panel: Any, found: Finding, rounds: Rounds) -> None:
     sizes = sorted(found.details["deviations"].items(), key=lambda pair: pair[1])[-SHOWN_REGIONS:]
-    panel.barh([name for name, _ in sizes], [size for _, size in sizes], color=COLOURS["hp_conformal"], height=0.6)
+    panel.barh([name for name, _ in sizes], [size for _, size in sizes], color=FILL, height=0.6)
     panel.axvline(rounds.noise, color="grey", linestyle="--", linewidth=1)
     panel.tick_params(axis="y", labelsize=6)
     title(panel, "noise by region (dashed: κ)")
@@ -181,7 +175,7 @@ def draw_monitor(watch: Watch, path: Path) -> Path:
 
 # --- `safedial check --out`: one page about one log
 
-AnyRounds = Rounds | ConformalRounds | BracketRounds | StudentRounds
+AnyRounds = Rounds | WalkedRounds | BracketRounds
 
 
 def write_checks(path: Path, rounds: AnyRounds, findings: Sequence[Finding], *, log: str, level: float) -> Path:
@@ -208,17 +202,15 @@ def _body(rounds: AnyRounds, findings: Sequence[Finding], log: str, level: float
     lines = [[each.title, shown(each.evidence), each.word] for each in findings]
     picture = png(checks_figure(rounds, findings))
     bets = sum(each.evidence is not None for each in findings)
-    slack, guarantee, drawn = "", "", "Evidence over time, ranks, costs by dose"
+    slack = ""
     if isinstance(rounds, Rounds):
         guarantee, slack = (
             _certified_guarantee(rounds),
             "; a tenth of it covers the confidence set that two of the checks use",
         )
         drawn = "Evidence over time, residuals, tails, residuals by prediction and action, noise by region"
-    elif isinstance(rounds, ConformalRounds):
-        guarantee = _conformal_guarantee(rounds)
-    elif isinstance(rounds, StudentRounds):
-        guarantee, drawn = _student_guarantee(rounds), "Evidence over time, p-values, costs by dose"
+    elif isinstance(rounds, WalkedRounds):
+        guarantee, drawn = _marginal_guarantee(rounds), rounds.drawn
     else:
         guarantee, drawn = _bracket_guarantee(rounds), "Evidence over time, slopes by setting, settings over time"
         bets += 2 * len(rounds.costs)
@@ -246,22 +238,10 @@ def _certified_guarantee(rounds: Rounds) -> str:
     )
 
 
-def _conformal_guarantee(rounds: ConformalRounds) -> str:
+def _marginal_guarantee(rounds: WalkedRounds) -> str:
     spec = rounds.spec
-    whole = "" if rounds.signed else " and over all rounds, not among those expected to benefit"
-    return (
-        f"the spec guarantees P(cost &gt; {spec.threshold:g}) ≤ {spec.violation_risk:.3g} in every round, on average over calibration "
-        f"rounds{whole}, if rounds are exchangeable and the dose curve is exact."
-    )
-
-
-def _student_guarantee(rounds: StudentRounds) -> str:
-    spec = rounds.spec
-    contexts = "" if rounds.anytime else ", contexts do not follow past costs"
-    return (
-        f"the spec guarantees P(cost &gt; {spec.threshold:g}) ≤ {spec.violation_risk:.3g} in every round, if noise is Gaussian and of one size, "
-        f"the mean is linear{contexts}, and the dose curve is exact."
-    )
+    limit = f"P(cost &gt; {spec.threshold:g}) ≤ {spec.violation_risk:.3g}"
+    return f"the spec guarantees {limit} in every round, {rounds.condition}."
 
 
 def _bracket_guarantee(rounds: BracketRounds) -> str:

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -200,7 +200,13 @@ class WalkedRounds:
         exceeded: whether its cost was above τ. covered: whether the applied action was at most the advised one.
         ranked, chance: by round with a p-value: its row, and the p-value.
         evidence: after each of them, that the assumptions of the guarantee do not hold.
+
+    A subclass says what its p-values are of, how a low one reads, and what the page of its checks shows.
     """
+
+    ranked_by: ClassVar[str] = ""
+    read_as: ClassVar[str] = ""
+    drawn: ClassVar[str] = ""
 
     spec: SafetySpec
     number: Array
@@ -219,6 +225,11 @@ class WalkedRounds:
     def __len__(self) -> int:
         return int(np.isfinite(self.outcome).sum())
 
+    @property
+    def condition(self) -> str:
+        """What the guarantee holds over, and what it rests on."""
+        return ""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ConformalRounds(WalkedRounds):
@@ -226,8 +237,17 @@ class ConformalRounds(WalkedRounds):
     `signed`: rounds are grouped by the sign of the predicted reward too.
     """
 
+    ranked_by = "ranks of calibration rounds (dashed: even)"
+    read_as = "share of earlier scores at least as high"
+    drawn = "Evidence over time, ranks, costs by dose"
+
     ties: list[Ties]
     signed: bool
+
+    @property
+    def condition(self) -> str:
+        whole = "" if self.signed else " and over all rounds, not among those expected to benefit"
+        return f"on average over calibration rounds{whole}, if rounds are exchangeable and the dose curve is exact"
 
 
 def _shared(log: Log, spec: SafetySpec, intensity: Array, outcome: Array) -> dict[str, Any]:
@@ -326,7 +346,16 @@ class StudentRounds(WalkedRounds):
     is exceeded too often.
     """
 
+    ranked_by = "p-values of costs (dashed: even)"
+    read_as = "chance of a cost at least as high"
+    drawn = "Evidence over time, p-values, costs by dose"
+
     anytime: bool
+
+    @property
+    def condition(self) -> str:
+        contexts = "" if self.anytime else ", contexts do not follow past costs"
+        return f"if noise is Gaussian and of one size, the mean is linear{contexts}, and the dose curve is exact"
 
 
 def walk_student_log(

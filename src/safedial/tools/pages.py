@@ -32,6 +32,9 @@ COLOURS = {
 }
 """Okabe and Ito's palette."""
 
+FILL = "#56B4E9"
+"""Its light blue, for areas and bars that belong to no policy."""
+
 LABELS = {
     "hp_ucb": "HP-UCB",
     "on_expectation": "On-Expectation",

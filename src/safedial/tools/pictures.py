@@ -25,6 +25,7 @@ from safedial.tools.dose_fit import Chosen, Data
 from safedial.tools.pages import (
     COLOURS,
     DASHES,
+    FILL,
     LABELS,
     MARKERS,
     SHADES,
@@ -63,7 +64,7 @@ def draw_bracket(found: BracketCalibration, path: Path) -> Path:
     figure, (panel,) = new_figure(height=2.6)
     fit, growth = cast("Any", found.slopes), cast("Any", found.growth)
     relative, ends = growth.name == "relative", (growth.parameters["low"], growth.parameters["high"])
-    panel.axhspan(*ends, color=COLOURS["hp_conformal"], alpha=0.4, linewidth=0, label="proposed bracket")
+    panel.axhspan(*ends, color=FILL, alpha=0.4, linewidth=0, label="proposed bracket")
     for band in fit.bands:
         start, end = np.exp([band.start, band.end]) if relative else (band.start, band.end)
         middle, (least, most) = 0.5 * (start + end), band.interval()
@@ -82,7 +83,7 @@ def draw_bracket(found: BracketCalibration, path: Path) -> Path:
 
 
 def _curve(panel: Any, chosen: Chosen, data: Data, noise: str) -> None:
-    panel.fill_between(chosen.grid, chosen.low, chosen.high, color=COLOURS["hp_conformal"], alpha=0.4, linewidth=0)
+    panel.fill_between(chosen.grid, chosen.low, chosen.high, color=FILL, alpha=0.4, linewidth=0)
     panel.plot(chosen.grid, chosen.fit.curve.effect(chosen.grid), color=COLOURS["hp_ucb"], label="fitted g, 90 % band")
     doses, heights, errors = _heights(chosen, data, noise)
     panel.errorbar(doses, heights, yerr=2.0 * errors, fmt="o", color="0.3", markersize=3, linewidth=0.8, label="data")

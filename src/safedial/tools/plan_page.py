@@ -19,6 +19,7 @@ from safedial.tools.candidates import MEANING
 from safedial.tools.choosing import Ranking
 from safedial.tools.pages import (
     COLOURS,
+    FILL,
     band,
     columns,
     dial_axis,
@@ -63,7 +64,7 @@ def draw_plan(folder: str | Path, *, dial: Dial | None = None) -> Path:
 
 def _dose(panel: Any, rows: list[dict[str, Any]], scenario: str, dial: Dial | None) -> None:
     rounds, doses, low, high = columns(rows, ("round", "dose", "dose_low", "dose_high"))
-    panel.fill_between(rounds, low, high, color=COLOURS["hp_conformal"], alpha=0.4, linewidth=0)
+    panel.fill_between(rounds, low, high, color=FILL, alpha=0.4, linewidth=0)
     panel.plot(rounds, doses, color=COLOURS["hp_ucb"])
     title(panel, f"{'dose' if dial else 'scale'} {scenario}: mean, and the middle half")
     panel.set_ylim(0.0, 1.02 if dial else None)
