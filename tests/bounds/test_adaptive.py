@@ -5,8 +5,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from safedial.bounds.count_rule import BatchWindow, adapted, adapted_rank, check_rate, excess_bound, window
+from safedial.bounds.count_rule import adapted, adapted_rank, check_rate, excess_bound, window
 from safedial.errors import InvalidInput
+from tests.lanes import Windows
 
 RISK = 0.05
 
@@ -105,7 +106,7 @@ def test_after_a_shift_the_adaptive_rule_exceeds_less():
     tolerance[300:] *= 2.0 / 3.0
     late = {}
     for rate in (None, 0.01):
-        rounds, level, late[rate] = BatchWindow(200, RISK), np.full(200, RISK), 0
+        rounds, level, late[rate] = Windows(200, RISK), np.full(200, RISK), 0
         for step, limit in enumerate(tolerance):
             exceeded = limit < rounds.scales(level=level)
             level = level if rate is None else adapted(level, exceeded, risk=RISK, rate=rate)

@@ -1,4 +1,4 @@
-"""The count rule: windows in exact arithmetic, the online and the batched form against the definition."""
+"""The count rule: windows in exact arithmetic, one lane and many against the definition."""
 
 import math
 from fractions import Fraction
@@ -12,7 +12,6 @@ from safedial import growth
 from safedial.bounds.count_rule import (
     CLIMB,
     HIGHEST,
-    BatchWindow,
     CountWindow,
     climb_limit,
     is_calibrated,
@@ -21,6 +20,7 @@ from safedial.bounds.count_rule import (
     window,
 )
 from safedial.errors import InvalidInput
+from tests.lanes import Windows
 from tests.oracles import largest_scale
 
 INF = math.inf
@@ -71,8 +71,6 @@ def test_a_risk_outside_0_and_1_is_refused(options, words):
         window(10, **options)
     with pytest.raises(InvalidInput, match=r"confidence = .*: must be a number in"):
         window(10, 0.05, confidence=1.0)
-    with pytest.raises(InvalidInput, match="lag = -1: must be a whole number >= 0"):
-        CountWindow(0.05, lag=-1)
 
 
 def test_a_base_is_used_from_a_third_of_the_rounds_on_and_not_before_a_window_is_full():
@@ -117,73 +115,59 @@ def definition(values, *, risk, lag, level=None, confidence=None):
 
 
 @pytest.mark.parametrize(("lag", "confidence"), [(0, None), (7, None), (0, 0.8)])
-def test_the_online_window_is_the_definition_while_outcomes_come_late_change_and_are_left_out(lag, confidence):
-    rng = np.random.default_rng(lag)
-    rounds = CountWindow(0.1, lag=lag, confidence=confidence)
+@pytest.mark.parametrize("lanes", [None, 4])
+def test_a_window_is_the_definition_while_outcomes_come_late_change_and_are_left_out(lanes, lag, confidence):
+    """In each lane, with levels of its own."""
+    rng, count = np.random.default_rng(lag), lanes or 1
+    scales, rounds = np.full((count, 300), -INF), CountWindow(lanes, 0.1, confidence=confidence)
+    shown, plain = (scales, lambda row: row) if lanes else (scales[0], lambda row: float(row[0]))
     for step in range(300):
-        assert rounds.append() == step
         for number in rng.integers(0, step + 1, 3):
-            drawn = rng.random()
-            rounds.set(int(number), math.nan if drawn < 0.05 else float(rng.choice([-INF, round(drawn, 1), drawn])))
-        expected = definition(rounds.values, risk=0.1, lag=lag, confidence=confidence)
-        assert rounds.scale() == expected
-        if step % 25 == 0:
-            again = CountWindow(0.1, lag=lag, confidence=confidence, values=rounds.values)
-            assert again.scale() == expected
-            known = rounds.exceeding(0.5)
-            assert all(rounds.values[number] < 0.5 for number in known)
-            assert len(known) <= rounds.window.size
-        if confidence is None:
-            assert rounds.scale(0.055) == definition(rounds.values, risk=0.1, lag=lag, level=0.055)
+            before, drawn = scales[:, number].copy(), rng.random(count)
+            kinds = rng.integers(0, 4, count)
+            scales[:, number] = np.choose(kinds, [np.full(count, -INF), np.round(drawn, 1), drawn, np.full(count, INF)])
+            scales[drawn < 0.05, number] = math.nan
+            rounds.change(int(number), plain(before), plain(scales[:, number].copy()))
+        level = rng.choice([0.1, 0.055, 0.0, -0.1], count) if confidence is None and step % 3 else None
+        given = None if level is None else plain(level)
+        last = max(rounds.last, step + 1 - lag)
+        found = np.atleast_1d(rounds.read(shown, last, level=given))
+        for lane in range(count):
+            own = None if level is None else float(level[lane])
+            told = scales[lane, : step + 1].tolist()
+            assert found[lane] == definition(told, risk=0.1, lag=lag, level=own, confidence=confidence), (step, lane)
+        if lanes is None and step % 25 == 0:
+            again = CountWindow(None, 0.1, confidence=confidence)
+            assert again.read(shown, last, level=given) == found[0], "it keeps nothing that it could not find again"
+            known = rounds.exceeding(shown, 0.5)
+            assert np.all(shown[known] < 0.5)
+            assert known.size <= rounds.window.size
 
 
 def test_rounds_before_a_base_was_fitted_lengthen_the_window_but_do_not_count():
-    values = np.random.default_rng(3).random(90).tolist()
-    later = CountWindow(0.05, earlier=60, values=values)
+    values = np.random.default_rng(3).random((2, 150))
+    later, lanes = CountWindow(None, 0.05), CountWindow(2, 0.05)
     size, rank = window(150, 0.05, since=90)
-    assert later.scale() == largest_scale(np.array(values[90 - size :]), rank)
+    assert later.read(values[0], 150, 60, 60) == largest_scale(values[0, 150 - size :], rank)
     assert later.window == (size, rank)
-    batch = BatchWindow(np.array([values[:85]]), 0.05, earlier=60)
-    for value in values[85:]:
-        batch.append(value)
-    assert batch.scales().tolist() == [later.scale()]
+    since = np.array([60, 0])
+    assert lanes.read(values, 140, since * 0, since * 0).shape == (2,)
+    whole = largest_scale(values[1, 150 - window(150, 0.05)[0] :], window(150, 0.05)[1])
+    assert lanes.read(values, 150, since, since).tolist() == [later.scale, whole]
 
 
 def test_before_there_are_enough_rounds_nothing_is_counted():
-    rounds = CountWindow(0.05, values=[0.1] * 18)
-    assert rounds.scale() == -INF
-    assert rounds.exceeding(0.5) == []
-    rounds.append(0.2)
-    assert rounds.scale() == 0.1
-    assert rounds.exceeding(0.15) == list(range(18))
+    rounds, scales = CountWindow(None, 0.05), np.array([0.1] * 18 + [0.2])
+    assert rounds.read(scales, 18) == -INF
+    assert rounds.exceeding(scales, 0.5).size == 0
+    assert rounds.read(scales, 19) == 0.1
+    assert rounds.exceeding(scales, 0.15).tolist() == list(range(18))
 
 
-def test_the_batched_window_agrees_with_the_online_one_in_every_lane():
-    """Lanes advance at different rounds, hold ties, −∞ and ∞, and follow levels of their own."""
-    rng = np.random.default_rng(4)
-    batch, alone = BatchWindow(6, 0.1), [CountWindow(0.1) for _ in range(6)]
-    for step in range(250):
-        lanes = np.flatnonzero(rng.random(6) < 0.7) if step > 150 else np.arange(6)
-        tolerated = rng.choice([-INF, 0.3, 0.5, INF, *rng.random(8)], len(lanes))
-        batch.append(tolerated, lanes if step > 150 else None)
-        for lane, value in zip(lanes, tolerated, strict=True):
-            alone[lane].append(float(value))
-        level = rng.choice([0.1, 0.06, 0.0, -0.1], 6)
-        assert batch.scales(level=level).tolist() == [
-            each.scale(float(at)) for each, at in zip(alone, level, strict=True)
-        ]
-        some = np.flatnonzero(rng.random(6) < 0.5)
-        assert batch.scales(some).tolist() == [alone[lane].scale() for lane in some]
-    assert batch.scales(np.arange(0)).size == 0
-    for _ in range(400):
-        batch.append(math.nan)
-    assert np.all(batch.scales() == -INF), "what is not a number tolerates nothing"
-
-
-def test_a_batch_of_equal_lanes_agrees_with_the_definition():
+def test_lanes_of_equal_length_agree_with_the_definition():
     rng = np.random.default_rng(5)
     tolerated = rng.lognormal(0.0, 0.5, (300, 8))
-    batch = BatchWindow(8, 0.05, confidence=0.7)
+    batch = Windows(8, 0.05, confidence=0.7)
     for step, row in enumerate(tolerated):
         size, rank = window(step, 0.05, confidence=0.7)
         expected = largest_scale(tolerated[step - size : step].T, rank) if rank else np.full(8, -INF)

@@ -15,12 +15,13 @@ from scipy.stats import binomtest
 
 from safedial import SafetySpec, growth
 from safedial.bounds import count_rule
-from safedial.bounds.count_rule import SPREAD_RANK, BatchWindow, climb_limit, spread_risk
+from safedial.bounds.count_rule import SPREAD_RANK, climb_limit, spread_risk
 from safedial.bounds.tolerated import Cost, Range, scaled_setting, tolerated_scale, tolerated_setting
 from safedial.policies.shield import hp_shield
 from safedial.simulation.dose_response import DoseResponseWorld
 from safedial.simulation.world import Exposure, generators
 from tests.conftest import FULL
+from tests.lanes import Lanes, Windows
 from tests.oracles import largest_scale
 
 pytestmark = pytest.mark.slow
@@ -61,7 +62,7 @@ PLAIN = Options()
 def play(world, options=PLAIN):
     """Excesses and scales, (rounds, seeds) each."""
     rounds, seeds = world.base.shape
-    count, lanes = BatchWindow(seeds, options.risk, least=options.least), np.arange(seeds)
+    count, lanes = Windows(seeds, options.risk, least=options.least), np.arange(seeds)
     excess, scales = np.zeros((rounds, seeds), dtype=bool), np.zeros((rounds, seeds))
     climbs = options.climb < math.inf
     used = np.full((seeds, 5), START)
@@ -314,11 +315,11 @@ def test_a_rare_fragile_group_plays_its_start_until_it_is_ready():
     rng = np.random.default_rng(12)
     fragile = rng.random((ROUNDS, SEEDS)) < 1 / 30
     tolerance = np.where(fragile, 0.3, 1.0) * rng.lognormal(0.0, 0.1, fragile.shape)
-    groups, pooled, lanes = BatchWindow(2 * SEEDS, RISK), BatchWindow(SEEDS, RISK), np.arange(SEEDS)
+    groups, pooled, lanes = Windows(2 * SEEDS, RISK), Windows(SEEDS, RISK), np.arange(SEEDS)
     right, wrong = np.zeros((2, *fragile.shape), dtype=bool)
     for step in range(ROUNDS):
         lane = lanes + SEEDS * fragile[step]
-        own, shared = groups.scales(lane), pooled.scales()
+        own, shared = groups.scales()[lane], pooled.scales()
         right[step] = tolerance[step] < np.where(own > -math.inf, own, 0.1)
         wrong[step] = tolerance[step] < np.where(own > -math.inf, own, np.maximum(shared, 0.1))
         groups.append(tolerance[step], lane)
@@ -367,7 +368,7 @@ def latest(tolerated, risk, count=None):
 def test_with_a_confidence_the_share_that_exceeds_is_kept_given_the_past():
     """At one t, with i.i.d. rounds: F(λ̂) > δ in at most 10 % of the runs."""
     rng = np.random.default_rng(13)
-    count = BatchWindow(SEEDS, 0.1, confidence=0.9)
+    count = Windows(SEEDS, 0.1, confidence=0.9)
     for _ in range(150):
         count.append(rng.random(SEEDS))
     missed = int((count.scales() > 0.1).sum())
@@ -467,19 +468,15 @@ def performed(policy, world, spec, seeds, on):
     rngs, rng, rounds = generators(range(seeds)), np.random.default_rng(5), looks_of(on)[-1] + 1
     truth, drawn = world.draw_truth(spec, rngs), world.draw_chunk(spec, rngs, rounds)
     means, one = world.means(spec, truth, drawn.context), np.ones(seeds)
-    state, excess = policy.init(world.dim, ridge=1.0, batch=(seeds,), spec=spec), np.zeros((rounds, seeds), dtype=bool)
-    eager, costs = (
-        one,
-        spec.costs or {"cost": Cost(threshold=spec.threshold, growth=growth.additive(0, 1))},
-    )
+    played, excess = Lanes(policy, spec, dim=world.dim, lanes=(seeds,)), np.zeros((rounds, seeds), dtype=bool)
+    eager, costs = one, spec.costs or {"cost": Cost(threshold=spec.threshold, growth=growth.additive(0, 1))}
 
     def exceeds(cost):
         found = cost if spec.costs else {"cost": cost}
         return np.any([each.exceeded(found[name]) for name, each in costs.items()], axis=0)
 
     for step, (context, reward_noise, unit) in enumerate(zip(*drawn[:3], strict=True)):
-        outlook = policy.predict(state, context)
-        setting = policy.decide(outlook, spec, round=step + 1, coin=0.5).intensity
+        setting = played.decide(context)
         shown = Exposure(context, means[0][step], means[1][step], setting, setting, reward_noise, unit, one, one)
         if "requests" in on:  # asks for more until it exceeded, and then for less for a while
             setting = np.minimum(setting, 0.3 * eager * context[:, 0])
@@ -487,12 +484,12 @@ def performed(policy, world, spec, seeds, on):
             over = exceeds(world.outcome(spec, shown).cost) & (rng.random(seeds) < 0.5)
             setting = np.where(over, 0.8 * setting, setting)
         shown = shown._replace(reward_intensity=setting, cost_intensity=setting)
-        reward, cost, event, left_out = world.normalised(spec, shown, one)
+        reward, _, event, left_out = world.normalised(spec, shown, one)
         excess[step] = exceeds(event)
         eager = np.where(excess[step], 0.5, np.minimum(1.1 * eager, 30.0))
-        weight = np.where(rng.random(seeds) < 0.01, 0.0, 1.0) if "lost" in on else one
-        weight = weight if left_out is None else np.where(left_out, 0.0, weight)
-        policy.update(state, outlook, reward, cost, weight, intensity=setting, measured=event, left_out=left_out)
+        lost = rng.random(seeds) < 0.01 if "lost" in on else False
+        left_out = False if left_out is None else left_out
+        played.update(context, setting, event, reward=reward, lost=lost, left_out=left_out)
     return excess
 
 

@@ -341,17 +341,10 @@ def _student_numbers(seen):
 
 
 def _shield_numbers(seen):
-    finite = (value if math.isfinite(value) else None for value in (seen.base, seen.allowed, seen.most, seen.scale))
-    told = dict(zip(("base", "count scale", "climb scale", "scale"), finite, strict=True))
-    told |= {
-        "protocol": seen.protocol,
-        "start": seen.start,
-        "rounds": seen.size,
-        "rank": seen.rank,
-        "known": seen.known,
-    }
-    told |= {"exceeding": len(seen.counted.exceeding), "unknown": seen.counted.unknown, "level": seen.level}
-    return told | {"climbing": bool(seen.climbing), "group": seen.group}
+    names = {"base": "base", "count scale": "allowed", "climb scale": "most", "scale": "scale", "protocol": "protocol"}
+    names |= {"start": "start", "rounds": "size", "rank": "rank", "known": "known", "exceeding": "would_exceed"}
+    names |= {"unknown": "unknown", "level": "level", "climbing": "climbing", "group": "group"}
+    return {name: seen[theirs] for name, theirs in names.items()}
 
 
 def totals(case, *, engine="numpy"):

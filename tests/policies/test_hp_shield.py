@@ -1,4 +1,4 @@
-"""HP-Shield, batched: its bases and families keep the guarantee, and what it does is what the count rule says.
+"""HP-Shield in lanes: its bases and families keep the guarantee, and what it does is what the count rule says.
 
 Level: each statistical assertion fails with probability below 1e-6 if the theorem holds; seeds are fixed.
 """
@@ -10,13 +10,15 @@ import pytest
 from scipy.stats import binomtest
 
 from safedial import Agent, Dial, InvalidInput, SafetySpec, growth, simulate
-from safedial.bounds.count_rule import BatchWindow, climb_limit, excess_bound
+from safedial.bounds.count_rule import climb_limit, excess_bound
 from safedial.bounds.tolerated import Cost, Range, scaled_setting, tolerated_scale
+from safedial.policies.bases import Bases, Ridge
+from safedial.policies.family import KNOWN, LEFT_OUT, LOST, OPEN, THROTTLED, Told
 from safedial.policies.shield import hp_shield
-from safedial.policies.shield_rounds import Bases, Fit, Ridge
 from safedial.simulation.dose_response import DoseResponseWorld
 from safedial.simulation.world import Exposure, generators
 from tests.conftest import make_spec
+from tests.lanes import Lanes, Windows
 
 RISK, LEVEL, SEEDS, ROUNDS = 0.05, 1e-6, 400, 201
 LOOKS = (25, 50, 100, 200)
@@ -49,16 +51,12 @@ class Patients:
 def play(policy, world, *, spec=SPEC, applied=lambda step, advised: advised, lost=lambda step: False):
     """Settings and excesses, (rounds, seeds) each."""
     rounds, _, seeds, dim = world.context.shape
-    state = policy.init(dim, ridge=1.0, batch=(1, seeds))
+    played = Lanes(policy, spec, dim=dim, lanes=(1, seeds))
     settings, excess = np.empty((rounds, seeds)), np.zeros((rounds, seeds), dtype=bool)
     for step in range(rounds):
-        outlook = policy.predict(state, world.context[step])
-        choice = policy.decide(outlook, spec, round=step + 1, coin=0.5)
-        assert np.all(choice.intensity <= choice.safe.intensity)
-        setting = applied(step, choice.intensity)
+        setting = applied(step, played.decide(world.context[step]))
         cost = world.cost(step, setting)
-        weight = np.where(lost(step), 0.0, 1.0)
-        state = policy.update(state, outlook, world.benefit[step], cost / setting, weight, intensity=setting)
+        played.update(world.context[step], setting, cost, reward=world.benefit[step], lost=lost(step))
         settings[step], excess[step] = setting[0], cost[0] > spec.threshold
     return settings, excess
 
@@ -72,7 +70,7 @@ def assert_kept(excess):
 def test_with_a_protocol_it_is_the_count_rule_under_the_climb_limit():
     world = Patients(seeds=20, rounds=120)
     settings, _ = play(hp_shield(base=0, growth=BRACKET), world)
-    count, cost, used = BatchWindow(20, RISK), Cost(threshold=2.0, growth=BRACKET), []
+    count, cost, used = Windows(20, RISK), Cost(threshold=2.0, growth=BRACKET), []
     for step in range(120):
         base = world.context[step, 0, :, 0]
         range_ = Range(0.25 * base, 1.0)
@@ -121,22 +119,20 @@ def test_lanes_with_rounds_left_out_and_levels_decide_as_agents_do(options, fiel
     policy, dial = hp_shield(**given), Dial(levels=given.pop("levels", None))
     asks = given.pop("request", None)
     agents = [Agent(3, spec, policy=hp_shield(**given), dial=dial) for _ in range(lanes)]
-    rngs, state = generators(range(lanes)), policy.init(3, ridge=1.0, batch=(lanes,), spec=spec)
+    rngs, played = generators(range(lanes)), Lanes(policy, spec, dim=3, lanes=(lanes,))
     truth, drawn = world.draw_truth(spec, rngs), world.draw_chunk(spec, rngs, 130 if "learned" in options else 75)
     means, one = world.means(spec, truth, drawn.context), np.ones(lanes)
     for step, context in enumerate(drawn.context):
-        outlook = policy.predict(state, context)
-        setting = policy.decide(outlook, spec, round=step + 1, coin=0.5).intensity
+        setting = played.decide(context)
         more = [{"proposal": float(asks(row))} if asks else {} for row in context]
         advised = [agent.decide(row, **each) for agent, row, each in zip(agents, context, more, strict=True)]
         np.testing.assert_allclose([decision.action for decision in advised], setting, rtol=1e-9)
         noise = drawn.reward_noise[step], drawn.cost_noise[step], one, one
         shown = Exposure(context, means[0][step], means[1][step], setting, setting, *noise)
-        reward, cost, event, gone = world.normalised(spec, shown, setting)
+        _, _, event, gone = world.normalised(spec, shown, setting)
         reward = context[:, 1] + 0.5 if given.get("chooser") == "sign" else 5.0 * (0.1 + 0.1 * context[:, 1]) - setting
         left_out = np.zeros(lanes, dtype=bool) if gone is None else gone
-        weight = ~left_out & (setting > 0.0)
-        policy.update(state, outlook, reward, cost, weight, intensity=setting, measured=event, left_out=gone)
+        played.update(context, setting, event, reward=reward, left_out=left_out)
         for lane, (agent, decision) in enumerate(zip(agents, advised, strict=True)):
             if left_out[lane]:
                 agent.update(decision, unrelated=True)
@@ -148,10 +144,9 @@ def test_lanes_with_rounds_left_out_and_levels_decide_as_agents_do(options, fiel
 
 
 def test_levels_and_costs_that_cannot_be_are_refused():
-    state = hp_shield(base=0, growth=BRACKET, levels=(0.1, 1.0)).init(1, ridge=1.0, batch=(1,))
     policy = hp_shield(base=0, growth=BRACKET, levels=(0.1, 1.0))
     with pytest.raises(InvalidInput, match=r"levels = 0.1: must begin at or below the start in every context; add a"):
-        policy.decide(policy.predict(state, np.full((1, 1), 0.2)), SPEC, round=1, coin=0.5)
+        Lanes(policy, SPEC, dim=1, lanes=(1,)).decide(np.full((1, 1), 0.2))
     with pytest.raises(InvalidInput, match=r"levels = \(0.1, 1.0\): are for simulations; give the Agent a dial"):
         Agent(1, SafetySpec(threshold=2.0, violation_risk=RISK, guarantee="bracket"), policy=policy)
     costs = {name: Cost(threshold=2.0, growth=BRACKET) for name in ("trough", "auc")}
@@ -247,12 +242,13 @@ def test_the_target_chooser_finds_the_best_setting_under_the_cap_and_a_request_i
     world.context[..., 1:] /= 4.0
     best = 0.1 + 0.1 * world.context[..., 1]
     target = hp_shield(base=0, growth=growth.relative(1, 1, floor=0), start_scale=0.1, chooser="target")
-    state, settings = target.init(4, ridge=0.01, batch=(1, 20)), []
+    played, settings = (
+        Lanes(target, make_spec(threshold=2.0, violation_risk=RISK, ridge=0.01), dim=4, lanes=(1, 20)),
+        [],
+    )
     for step, context in enumerate(world.context):
-        outlook = target.predict(state, context)
-        setting = target.decide(outlook, SPEC, round=step + 1, coin=0.5).intensity
-        reward, cost = setting * (2.0 * best[step] - setting), world.cost(step, setting)
-        target.update(state, outlook, reward / setting, cost / setting, np.ones((1, 20)), intensity=setting)
+        setting = played.decide(context)
+        played.update(context, setting, world.cost(step, setting), reward=2.0 * best[step] - setting)
         settings.append(setting)
     late = np.array(settings)[-20:]
     assert late == pytest.approx(np.clip(best[-20:], 0.03, 0.15), abs=0.015)
@@ -307,23 +303,27 @@ def test_a_group_that_comes_after_many_rounds_counts_its_own_alone():
     assert learned[-1].mean() > 0.04
 
 
-def test_the_newest_base_with_a_third_of_the_rounds_since_its_fit_is_used():
-    bases = Bases(1, 2)
+@pytest.mark.parametrize("lanes", [(), (2,)])
+def test_the_newest_base_with_a_third_of_the_rounds_since_its_fit_is_used(lanes):
+    bases, many = Bases(lanes, 2, 1.0), np.zeros(lanes, dtype=np.int64) if lanes else 0
     for count in (10, 20, 40):
-        bases.add(count, np.full((1, 3), float(count)))
-    assert bases.current(15, RISK).since == 0
-    assert bases.current(39, RISK).since == 20
-    assert bases.current(59, RISK).since == 20
-    assert bases.current(60, RISK).since == 40
-    assert bases.next_fit == 44
-    assert Fit(0, np.array([[1.0, 2.0, 3.0]])).value(np.ones((1, 4, 2))).tolist() == [[6.0] * 4]
+        bases.next_fit = many + count
+        bases.renew(many + count, count, many + count, 0)
+    for total, since in ((15, 0), (39, 20), (59, 20), (60, 40)):
+        row = bases.newest(many + total, RISK)
+        assert np.all(bases.fits.since[..., row] == since)
+    assert np.all(bases.next_fit == 44)
+    bases.current = many + 3
+    assert np.all(bases.newest(many + 60, RISK) == 3), "there is none after it"
+    bases.leave_out(15, True)
+    assert np.all(bases.fits.rows("earlier") == [0, 10, 19, 39])
 
 
 def test_huge_collinear_contexts_give_a_base_too():
-    ridge = Ridge(1, 2, 1, 1.0)
-    ridge.gram = np.array([[[1.0, 1.0, 1.0], [1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]])
-    ridge.moments = np.array([[[3.0], [3.0], [3.0]]])
-    np.testing.assert_allclose(ridge.coef(), np.ones((1, 3, 1)), rtol=1e-9)
+    ridge = Ridge((1,), 3, 0.0)
+    ridge._penalty[:] = 0.0
+    ridge.gram, ridge.moments = np.ones((1, 3, 3)), np.full((1, 3), 3.0)
+    np.testing.assert_allclose(ridge.coef(), np.ones((1, 3)), rtol=1e-9)
 
 
 def test_a_base_does_not_learn_that_a_round_tolerates_many_times_what_it_was_given():
@@ -331,13 +331,57 @@ def test_a_base_does_not_learn_that_a_round_tolerates_many_times_what_it_was_giv
     policy, context, given = hp_shield(base=0, growth=BRACKET, learned=True), np.full((1, 1), 0.2), np.full(1, 0.1)
     learned = []
     for share in (0.0, 0.01):
-        state = policy.init(1, ridge=1.0, batch=(1,))
-        for number in range(10):
-            outlook = policy.predict(state, context)
-            policy.decide(outlook, SPEC, round=number, coin=0.5)
-            policy.update(state, outlook, 0.0, share * SPEC.threshold / given, 1.0, intensity=given)
-        learned.append(float(state.groups[0.0].bases.waiting[-1].value(context)[0]))
+        played = Lanes(policy, SPEC, dim=1, lanes=(1,))
+        for _ in range(10):
+            played.decide(context)
+            played.update(context, given, share * SPEC.threshold + 0.0 * given)
+        played.policy.begin(played.state)
+        coef = played.state.groups[0].bases.fits.coef[0, 1]
+        learned.append(float(coef[0] + 0.2 * coef[1]))
     assert learned[0] == learned[1] == pytest.approx(math.log(4.0))
+
+
+LIVE = SafetySpec(**BRACKETED)
+
+
+@pytest.mark.parametrize("options", [{}, {"learned": True}, {"adapt": 0.05, "lag": 3}, {"group": 2, "learned": True}])
+def test_lanes_with_late_lost_and_lowered_rounds_of_their_own_are_single_lanes(options):
+    """Settings and evidence, in the dial's units: each of five lanes as if it were alone."""
+    lanes, rounds, rng = 5, 150, np.random.default_rng(0)
+    policy = hp_shield(base=0, growth=BRACKET, start_scale=0.25, **options)
+    context = rng.standard_normal((rounds, lanes, 3))
+    context[..., 0], context[..., 2] = rng.uniform(4, 10, (rounds, lanes)), rng.integers(0, 2, (rounds, lanes))
+    tolerance = context[..., 0] * np.exp(0.5 * context[..., 1] + 0.2 * rng.standard_normal((rounds, lanes)))
+    power, wait = rng.uniform(0.7, 1.4, (rounds, lanes)), rng.integers(0, 4, (rounds, lanes))
+    fates = rng.choice([KNOWN, LEFT_OUT, LOST, THROTTLED, OPEN], p=[0.86, 0.05, 0.04, 0.03, 0.02], size=(rounds, lanes))
+
+    def run(which, shape):
+        played = Lanes(policy, LIVE, dim=3, lanes=shape, live=True, dial=Dial(high=20.0))
+        settings = []
+        for step in range(rounds):
+            advised = played.decide(context[step, which].reshape(*shape, 3))
+            played.open()
+            settings.append(np.ravel(advised))
+            for place in range(max(0, step - 3), step + 1):
+                given = settings[place]
+                due = np.where(wait[place, which] == step - place, fates[place, which], OPEN)
+                if np.all(due == OPEN):
+                    continue
+                cost = 2.0 * (given / tolerance[place, which]) ** power[place, which]
+                parts = [np.reshape(each, shape) if shape else each.item() for each in (due, given, cost)]
+                row, zero = context[place, which].reshape(*shape, 3), 0.0 * parts[1]
+                told = Told(parts[0], zero, zero, zero + 1.0, parts[2], 0.0, parts[1], parts[1], row)
+                played.policy.tell(played.state, place, told)
+        evidence = played.policy.evidence(played.state)
+        return np.array(settings), {rule: np.ravel(each.value) for rule, each in evidence.items()}
+
+    together, evidence = run(np.arange(lanes), (lanes,))
+    assert len({float(each) for each in together[-1]}) == lanes
+    for lane in range(lanes):
+        alone, own = run(np.array([lane]), ())
+        np.testing.assert_allclose(together[:, lane], alone[:, 0], rtol=1e-11)
+        for rule, value in evidence.items():
+            assert value[lane] == pytest.approx(own[rule][0], rel=1e-11)
 
 
 @pytest.mark.parametrize(
@@ -366,24 +410,22 @@ def test_options_that_cannot_be_are_refused(options, words):
 
 
 def test_a_context_without_a_setting_and_a_grid_of_thresholds_are_refused():
-    policy = hp_shield(base=4, growth=BRACKET)
+    def started(dim=3, spec=SPEC, **options):
+        return Lanes(hp_shield(**({"base": 0, "growth": BRACKET} | options)), spec, dim=dim, lanes=(1, 2))
+
     with pytest.raises(InvalidInput, match="base = 4: must be a column of a context of dimension 3"):
-        policy.init(3, ridge=1.0)
+        started(base=4)
     with pytest.raises(InvalidInput, match=r"\['x', 'dose'\]: are named, and only an Agent has names"):
-        hp_shield(base="dose", growth=growth.additive(0, "x")).init(3, ridge=1.0)
+        started(base="dose", growth=growth.additive(0, "x"))
     with pytest.raises(InvalidInput, match="lag = 2: is for an Agent"):
-        hp_shield(base=0, growth=BRACKET, lag=2).init(3, ridge=1.0)
-    state = policy.init(5, ridge=1.0, batch=(1, 2))
+        started(lag=2)
     with pytest.raises(InvalidInput, match=r"base = 0.0: must be a number > 0 in every context"):
-        policy.predict(state, np.zeros((1, 2, 5)))
-    outlook = policy.predict(state, np.ones((1, 2, 5)))
+        started().decide(np.zeros((1, 2, 3)))
     with pytest.raises(InvalidInput, match="must be one number, as must violation_risk; sweep in a loop"):
-        policy.decide(outlook, make_spec(threshold=np.array([1.0, 2.0])), round=1, coin=0.5)
-    assert math.isclose(policy.decide(outlook, SPEC, round=1, coin=0.5).intensity[0, 0], 0.25)
-    policy = hp_shield(base=0, growth=BRACKET, group=lambda context: 1)
-    outlook = policy.predict(policy.init(5, ridge=1.0, batch=(1, 2)), np.ones((1, 2, 5)))
+        started(spec=make_spec(threshold=np.array([1.0, 2.0])))
+    assert math.isclose(started().decide(np.ones((1, 2, 3)))[0, 0], 0.25)
     with pytest.raises(InvalidInput, match=r"group = \(\): must give one value for each context"):
-        policy.decide(outlook, SPEC, round=1, coin=0.5)
+        started(group=lambda context: 1).decide(np.ones((1, 2, 3)))
 
 
 def test_a_lag_may_be_a_whole_number_of_numpy():

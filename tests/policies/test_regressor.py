@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 from safedial import InvalidInput
-from safedial.policies.shield_rounds import fit_own, try_out
+from safedial.policies.bases import fit_own, try_out
 
 
 class Odd:
@@ -45,4 +45,4 @@ def test_a_fit_that_fails_later_leaves_predictions_unknown():
     rows = np.random.default_rng(0).standard_normal((80, 2))
     with pytest.warns(UserWarning, match="fit failed"):
         fitted = fit_own(Odd(None, fit_fails=True), rows, np.ones(80), lambda contexts: contexts[..., 0])
-    assert np.isnan(fitted(rows[None, :3])).all()
+    assert np.isnan(fitted(rows[:3])).all()

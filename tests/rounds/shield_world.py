@@ -55,3 +55,8 @@ def treat(agent, rounds, world=None, *, applied=lambda advised: advised, ask=Non
 
 def raw(decision):
     return dict(zip(NAMES.names, decision.context * NAMES.scale + NAMES.center, strict=True))
+
+
+def group_of(agent):
+    """The rounds that an agent's policy keeps, of the first group."""
+    return agent._learner._state.groups[0]

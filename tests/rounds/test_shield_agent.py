@@ -1,4 +1,4 @@
-"""HP-Shield for an Agent: it decides as the simulated policy does, in the dial's own units, and says what it rests on.
+"""HP-Shield for an Agent: it decides in the dial's own units, and says what it rests on.
 
 Level: each statistical assertion fails with probability below 1e-6 if the theorem holds; seeds are fixed.
 """
@@ -11,46 +11,9 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from safedial import Agent, Dial, Features, InvalidInput, SafetySpec, growth, hill
-from safedial.rounds.shield_learner import PATIENCE, ShieldWatch, Told
-from tests.conftest import make_spec
-from tests.rounds.shield_world import DIAL, RISK, SPEC, Patients, make_agent, raw, shield, treat
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"learned": True},
-        {"learned": True, "adapt": 0.02, "climb": None},
-        {"growth": growth.additive(0.5, 20.0)},
-        {"growth": growth.spread(1.25, 0.5), "confidence": None},
-        {"confidence": 0.9, "growth": growth.additive(0.0, 20.0, error=0.1)},
-        {"base": lambda context: 0.2 + 0.0 * context[..., 0]},
-        {"chooser": "sign"},
-    ],
-    ids=["protocol", "learned", "adaptive", "additive", "spread", "confident", "function", "sign"],
-)
-def test_an_agent_decides_as_the_simulated_policy(options):
-    policy, rng = shield(**options), np.random.default_rng(3)
-    limit = 0.5 if policy.options["growth"].name == "spread" else 2.0
-    agent = Agent(3, SafetySpec(threshold=limit, violation_risk=RISK, guarantee="bracket"), policy=policy)
-    state, simulated = policy.init(3, ridge=1.0, batch=(1, 1)), make_spec(threshold=limit, violation_risk=RISK)
-    for number in range(1, 151):
-        context = np.array([0.3, *rng.standard_normal(2)])
-        tolerance = 0.3 * math.exp(0.6 * context[1] + 0.2 * rng.standard_normal())
-        seen = policy.predict(state, context[None, None])
-        choice = policy.decide(seen, simulated, round=float(number), coin=0.5)
-        decision = agent.decide(context)
-        assert decision.action == pytest.approx(float(choice.intensity[0, 0]), rel=1e-9)
-        cost = 2.0 * (decision.action / tolerance) ** rng.uniform(0.7, 1.4)
-        if policy.options["growth"].name == "spread":
-            cost = float(cost > 2.0)
-        reward = decision.action * (context[2] + math.sin(float(number)))
-        agent.update(decision, reward=reward, cost=cost)
-        weight, applied = np.ones((1, 1)), np.full((1, 1), decision.action)
-        state = policy.update(state, seen, reward / applied, cost / applied, weight, intensity=applied)
-    assert decision.guarantee == "bracket"
+from safedial import Agent, Dial, Features, InvalidInput, growth, hill
+from safedial.policies.bets import PATIENCE
+from tests.rounds.shield_world import DIAL, RISK, SPEC, Patients, group_of, make_agent, raw, shield, treat
 
 
 def test_a_preview_is_what_the_decision_will_be_and_changes_nothing():
@@ -179,14 +142,15 @@ def test_a_round_left_out_does_not_count_under_a_learned_base_either():
     treat(agent, 80, world)
     assert agent.preview(world.context()).certificate["base"]["fitted_at_round"] > 1
     agent.update(open_early, action=0.0, reward=0.0, cost=0.0, unrelated=True)
-    history = agent._learner.history
-    assert history.window.earlier == history.base.since - 1
+    group = group_of(agent)
+    assert group.bases.earlier == group.bases.since - 1
     late = agent.decide(world.context())
     treat(agent, 60, world)
     agent.update(late, action=0.0, reward=0.0, cost=0.0, unrelated=True)
     treat(agent, 60, world)
-    assert history.left == [0, 81]
-    assert history.window.window.size <= agent.decisions - 2 - history.base.since
+    assert np.flatnonzero(np.isnan(group.rounds.rows("limit"))).tolist() == [0, 81]
+    size = agent.preview(world.context()).certificate["count"]["rounds"]
+    assert size <= agent.decisions - 2 - group.bases.since
 
 
 def test_levels_are_floored_and_the_scale_climbs_on_between_them():
@@ -254,11 +218,6 @@ def test_a_start_that_exceeds_too_often_is_refuted():
     assert agent.violations > 0
 
 
-def test_a_learner_predicts_for_a_context_alone():
-    agent = make_agent()
-    assert agent._learner.predict(agent.decide(Patients().context()).context, 1.0).setting > 0
-
-
 def test_a_start_that_was_refuted_is_not_the_fallback():
     agent = Agent(2, SPEC, policy=shield(base="dose", start_scale=None), dial=DIAL, start_action=1.0,
                   features=Features(names=("dose", "weight")))  # fmt: skip
@@ -293,18 +252,19 @@ def test_a_nurse_who_rounds_down_climbs_too_and_one_who_halves_does_not_fall_bac
 
 def test_an_outcome_that_comes_after_its_bet_was_settled_changes_no_evidence():
     """The bet on an open round is settled after `PATIENCE` further rounds, as if the round had kept its threshold."""
-    watch = ShieldWatch(0.1, 0)
-    for place in range(1, PATIENCE + 5):
-        watch.tell(place, Told(lower=1.0), place + 1)
-    before = watch.evidence, watch.next
-    watch.tell(0, Told(lower=-math.inf, upper=0.0, at_start=True), PATIENCE + 5)
-    assert (watch.evidence, watch.next) == before
+    agent, world = make_agent(), Patients()
+    early = agent.decide(world.context())
+    treat(agent, PATIENCE + 5, world)
+    before = agent.evidence
+    agent.update(early, reward=0.0, cost=50.0)
+    assert agent.evidence == before != 1.0
 
 
 def test_a_new_base_has_nothing_to_restate_before_a_first_outcome():
     agent, world = make_agent(options={"learned": True}), Patients()
-    for _ in range(3):
+    for _ in range(30):
         agent.decide(world.context())
-    history = agent._learner.history
-    history._restate(history.base)
-    assert history.used == []
+    group = group_of(agent)
+    assert group.bases.since == 19, "the newest with enough rounds since, though none of them is known"
+    assert np.all(group.used == -math.inf)
+    assert agent.decide(world.context()).guarantee == "declared"

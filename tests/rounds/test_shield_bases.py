@@ -10,7 +10,8 @@ import pytest
 
 from safedial import Agent, Dial, InvalidInput, make_policy
 from safedial.bounds.tolerated import scaled_setting
-from tests.rounds.shield_world import Patients, make_agent, shield, treat
+from tests.lanes import Lanes
+from tests.rounds.shield_world import SPEC, Patients, group_of, make_agent, shield, treat
 
 
 class Squares:
@@ -50,9 +51,9 @@ def test_a_regressor_of_one_s_own_learns_the_base_and_calibrates_on_later_rounds
     context = {"dose": 4.0, "weight": 70.0, "steep": 30.0}
     own, ridge = agent.preview(context), plain.preview(context)
     assert own.action > 1.15 * ridge.action
-    history = agent._learner.history
-    assert 50 <= history.base.since < history.count - 9
-    assert own.certificate["base"]["fitted_at_round"] == history.base.since
+    group = group_of(agent)
+    assert 50 <= group.bases.since < group.count - 9
+    assert own.certificate["base"]["fitted_at_round"] == group.bases.since
     far = agent.preview({"dose": 4.0, "weight": 40.0, "steep": 30.0})
     assert far.action < 0.5 * own.action
     assert own.guarantee == "bracket"
@@ -106,14 +107,14 @@ def test_no_round_tolerates_a_level_above_its_own_whether_predicted_alone_or_amo
     options = {"learned": True, "regressor": model}
     agent = make_agent(options=options, dial=Dial(high=20.0, levels=tuple(np.arange(0.5, 20.5, 0.5).tolist())))
     treat(agent, 140, Bent())
-    history = agent._learner.history
-    since = history.base.since
+    group = group_of(agent)
+    rounds, since = group.rounds, group.bases.since
     assert since >= 50
-    for place, scale in enumerate(history.window.values, since):
-        limit, start = history.columns["limit"][place], history.columns["start"][place]
+    for row in range(since, rounds.count):
+        limit, start, scale = (rounds.at(name, row) for name in ("limit", "start", "scale"))
         if -math.inf < scale < math.inf:
-            base = history.base_at(history.contexts[place], history.columns["protocol"][place])
-            played = history.range(start)
+            base = group.base_at(rounds.context[row], rounds.at("protocol", row))
+            played = agent.policy.range(start)
             assert scaled_setting(scale, base, played) <= max(limit, played.start)
 
 
@@ -149,12 +150,12 @@ def test_while_a_regressor_fails_the_start_is_given_and_rounds_count_as_unknown(
     agent, context = make_agent(options={"learned": True, "regressor": Remote()}), Bent().context()
     treat(agent, 150)
     before = agent.preview(context)
-    assert before.prediction.base < 0.25 * context["dose"]
+    assert before.prediction["base"] < 0.25 * context["dose"]
     Remote.down = True
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         decision = agent.decide(context)
-        assert (decision.action, decision.guarantee) == (decision.prediction.start, "declared")
+        assert (decision.action, decision.guarantee) == (decision.prediction["start"], "declared")
         assert "Your model gave no number" in decision.explain()
         json.dumps(decision.certificate, allow_nan=False)
         agent.update(decision, reward=0.0, cost=0.0)
@@ -176,9 +177,9 @@ def test_a_regressor_that_fails_gets_the_start():
         warnings.simplefilter("ignore")
         treat(agent, 90)
         decision = agent.preview({"dose": 4.0, "weight": 70.0, "steep": 30.0})
-    assert decision.prediction.fitted is not None
-    assert (math.isnan(decision.prediction.base), decision.action, decision.guarantee) == (True, 1.0, "declared")
+    assert decision.prediction["fitted"] is not None
+    assert (decision.prediction["base"] is None, decision.action, decision.guarantee) == (True, 1.0, "declared")
     with pytest.raises(InvalidInput, match="regressor = 3: must be an object with fit"):
         make_agent(options={"learned": True, "regressor": 3})
     with pytest.raises(InvalidInput, match=r"regressor .*: is for an Agent"):
-        shield(learned=True, regressor=Squares()).init(3, ridge=1.0)
+        Lanes(shield(learned=True, regressor=Squares()), SPEC, dim=3, lanes=(1,))

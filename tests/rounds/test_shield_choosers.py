@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from safedial import Agent, Dial, Features, InvalidInput
+from tests.lanes import Lanes
 from tests.rounds.shield_oracle import Past, is_largest, shortest_window
 from tests.rounds.shield_world import BRACKET, SPEC, Patients, make_agent, shield
 
@@ -126,7 +127,7 @@ def test_what_is_asked_of_a_request_and_what_is_not():
         with pytest.raises(InvalidInput, match=words):
             shield(**options)
     with pytest.raises(InvalidInput, match=r"request = None: is missing, and the chooser is 'request'"):
-        shield(base=0, chooser="request").init(3, ridge=1.0)
+        Lanes(shield(base=0, chooser="request"), SPEC, dim=3, lanes=(1,))
     with pytest.raises(InvalidInput, match=r"request = 0: is for simulations; a question brings one, as its proposal"):
         make_agent(options={"chooser": "request", "request": 0})
 
@@ -169,9 +170,9 @@ def test_target_gives_the_setting_of_the_largest_reward_under_the_cap():
         decision = agent.preview({"dose": dose, "weight": 70.0, "steep": 30.0})
         assert decision.action == pytest.approx(0.5 * dose, rel=0.15 if dose == 4.0 else 0.4)
         assert decision.guarantee == "bracket"
-        chooser = agent._learner.chooser
+        level, slope, bend = agent._learner._state.rewards.coef.reshape(3, -1) @ np.append(1.0, decision.context)
         settings = np.linspace(0.25 * dose, decision.safe_action, 65)
-        best = max(settings, key=lambda setting: chooser.predict(np.append(decision.context, setting)[None])[0])
+        best = settings[np.argmax(level + slope * settings + bend * settings**2)]
         assert decision.action == pytest.approx(best, abs=1e-9)
         assert decision.action == decision.safe_action or decision.limit == "largest_reward"
     world.best = 9.0
@@ -217,9 +218,8 @@ def test_rounds_that_were_given_nothing_tell_no_reward():
                   features=Features(names=("dose", "weight")))  # fmt: skip
     decision = agent.decide({"dose": 4.0, "weight": 1.0})
     agent.update(decision, action=0.0, reward=5.0, cost=0.0)
-    assert agent._learner.chooser.outcomes == []
-    agent._learner.restore(agent._learner.state())
-    assert agent._learner.chooser.predict is None
+    rewards = agent._learner._state.rewards
+    assert (rewards.count, rewards.fitted) == (0, 0)
 
 
 @pytest.mark.parametrize("chooser", ["largest", "request"])

@@ -29,7 +29,7 @@ def test_proposals_are_scaled_and_must_be_numbers_above_nothing():
     with pytest.raises(InvalidInput, match="must have one value for each of 2 contexts"):
         agent.decide_many([context] * 2, proposals=[1])
     assert agent.decisions == 3
-    with pytest.raises(InvalidInput, match="proposal = 1: is not this policy's base"):
+    with pytest.raises(InvalidInput, match=r"proposal = 1\.0: is not this policy's base"):
         make_agent().decide(context, proposal=1)
     with pytest.raises(InvalidInput, match="proposal = 1: is not for hp_probe"):
         Agent(2, make_spec()).decide([0.1, 0.1], proposal=1)
@@ -108,7 +108,7 @@ def test_outcomes_are_of_rounds_that_it_decided():
     with pytest.raises(InvalidInput, match=r"no round is open.*learns from rounds that it decided"):
         agent.update(context, 1.0, 0.0, 0.5)
     agent.decide(context)
-    with pytest.raises(InvalidInput, match="is not that of round 1"):
+    with pytest.raises(InvalidInput, match="differs from that of round 1"):
         agent.update({**context, "dose": 5.5}, 1.0, 0.0, 0.5)
     agent.update(context, 1.0, 0.0, 0.5)
     assert agent.informative_rounds == 1

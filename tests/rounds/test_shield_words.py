@@ -177,10 +177,10 @@ def test_the_sentence_is_about_the_scale_that_was_counted_where_the_start_is_abo
     small = agent.decide({"dose": 1.0, "weight": 1.0})
     assert small.action == 2.0
     seen = small.prediction
-    assert seen.counted.scale < 1.0
-    assert f"at {seen.counted.scale:.3g}"[:7] in small.certificate["statement"]
+    assert seen["counted"] < 1.0
+    assert f"at {seen['counted']:.3g}"[:7] in small.certificate["statement"]
     assert "given is the start, which you declared safe" in small.certificate["statement"]
-    assert sum(seen.counted.scales[seen.counted.first : seen.counted.last] < seen.counted.scale) < seen.rank
+    assert seen["would_exceed"] < seen["rank"]
 
 
 def test_a_certificate_stays_as_it_was_when_the_last_round_is_reported():

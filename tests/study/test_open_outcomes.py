@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from safedial.policies.bets import PATIENCE
+from safedial.policies.bets import PATIENCE, Bets
 from safedial.policies.conformal import calibrates
 from safedial.rounds.outcome import Outcome, normalise
-from safedial.rounds.shield_learner import ShieldWatch, Told
 from safedial.study.manage import create_study
 from safedial.study.store import Store
 from tests.study.test_throttled import KINDS, START, learner_of, opened, play, rules_of
@@ -97,17 +96,19 @@ def test_outcomes_that_are_missing_because_of_what_they_were_raise_no_alarm(coun
     assert crossed <= binom.isf(1e-6, runs, 0.01)
 
 
-def shield_alarm(*, late=0, first_open=False, watch=None):
+def shield_alarm(*, late=0, first_open=False, bets=None):
     """How many rounds below what all others tolerate raise the alarm of HP-Shield, each told `late` rounds later."""
-    watch, rng, due = watch or ShieldWatch(0.1, 0), np.random.default_rng(1), []
+    bets, rng, due = bets or Bets(late=False, hit_risk=0.1), np.random.default_rng(1), []
     for number in range(300):
         far = number >= 110
-        told = Told(upper=0.1) if far else Told(lower=rng.uniform(0.5, 1.0))
+        told = {"up": 0.1} if far else {"low": rng.uniform(0.5, 1.0)}
+        bets.open()
         if not (first_open and number == 110):
             due.append((number + late * far, number, told))
         while due and due[0][0] <= number:
-            watch.tell(*due.pop(0)[1:], number + 1)
-        if watch.crossed:
+            _, place, told = due.pop(0)
+            bets.tell(place, **told)
+        if bets.evidence().crossed:
             return number - 109
     return 300
 
@@ -119,10 +120,11 @@ def test_open_and_late_outcomes_do_not_blind_the_shield_s_alarm():
 
 
 def test_a_round_that_is_open_for_long_is_passed():
-    watch = ShieldWatch(0.1, 2)
-    for place in range(1, 300):
-        watch.tell(place, Told(lower=0.5), place + 1)
-    assert (watch.next, len(watch.waiting)) == (300, 0)
+    bets = Bets(patience=2 + PATIENCE, late=False)
+    bets.open()
+    for _ in range(1, 300):
+        bets.tell(bets.open(), low=0.5)
+    assert (bets.evidence().value < 1.0, bets.next) == (True, 300)
     learning = Learning("conformal")
     learning.usual(3000)
     first = learning.count
@@ -184,14 +186,14 @@ def test_rounds_from_before_a_resume_are_not_counted_again(kind):
 
 
 def test_rounds_from_before_a_resume_are_not_counted_again_by_the_shield():
-    watch = ShieldWatch(0.1, 0)
-    shield_alarm(first_open=True, watch=watch)
-    decided = max(watch.waiting) + 3
-    watch.tell(decided - 2, None, decided)
-    watch.afresh(decided)
-    assert (watch.evidence, watch.crossed, watch.next) == (1.0, "", decided)
-    watch.tell(decided, Told(lower=0.7), decided + 1)
-    assert not watch.crossed
+    bets = Bets(late=False, hit_risk=0.1)
+    shield_alarm(first_open=True, bets=bets)
+    left, _ = bets.open(), bets.open()
+    bets.leave_out(left)
+    bets.restart()
+    assert (bets.evidence().value, bool(bets.evidence().crossed)) == (1.0, False)
+    bets.tell(bets.open(), low=0.7)
+    assert not bets.evidence().crossed
 
 
 def test_before_it_has_a_fit_a_learner_s_evidence_begins_anew_as_it_was():

@@ -9,7 +9,8 @@ import pytest
 from scipy.stats import binom
 
 from safedial import Agent, Cost, Dial, Features, InvalidInput, SafetySpec, growth, make_policy
-from safedial.rounds.shield_learner import ShieldWatch, Told, shown_by
+from safedial.policies.bets import Bets
+from safedial.policies.shield import shown_by
 from safedial.study import operations
 from safedial.study.answer import read_id
 from safedial.study.database import sa
@@ -118,6 +119,7 @@ def test_a_study_and_an_agent_that_get_the_same_rounds_decide_the_same(shelf, va
             agent.update(own, action=0.0, reward=0.0, cost=0.0, unrelated=True)
         elif kind == 5:
             study.void(advice.id, reason="the patient left")
+            agent.update(own, unrelated=False)
         elif kind == 6:
             study.tell(advice.id, reward=0.0, cost=0.0, applied_action=0.0, unrelated=True)
             agent.update(own, action=0.0, reward=0.0, cost=0.0, unrelated=True)
@@ -161,7 +163,7 @@ def test_the_certificate_of_a_past_decision_names_rounds_that_can_be_opened(shel
 
 
 def test_a_log_names_the_latest_rounds_and_counts_all(shelf, monkeypatch):
-    monkeypatch.setattr("safedial.rounds.shield_learner.NAMED", 2)
+    monkeypatch.setattr("safedial.study.reducer.NAMED", 2)
     study = make(shelf, spec=SafetySpec(threshold=2.0, violation_risk=0.5, guarantee="bracket"))
     count = treat(study, 40)[-1].certificate["count"]
     assert len(count["exceeding"]) == 2 < count["would_exceed"]
@@ -346,7 +348,8 @@ def test_contexts_that_a_mask_gives_nothing_are_left_out_whatever_was_learned(sh
     study = make(shelf, guard=mask, growth=growth.additive(0.1, 4.0), dial=Dial(high=20, levels=(2, 4, 8, 20)))
     low = study.ask({"dose": 1.0, "weight": 45.0})
     assert (low.action, low.limit) == (0.0, "mask")
-    assert state_of(study).learner.history.left == [0]
+    rounds = state_of(study).learner._state.groups[0].rounds
+    assert np.isnan(rounds.rows("limit")).tolist() == [True]
     assert study.waiting() == []
 
 
@@ -367,7 +370,7 @@ def test_a_throttled_round_tolerates_nothing_and_an_excess_in_it_counts(shelf):
     study.tell(last.id, reward=0.0, cost=2.5, applied_action=0.5, throttled=True)
     before = study.status()
     assert decision.guarantee == "bracket"
-    assert state_of(study).learner.history.columns["limit"][-1] == -math.inf
+    assert state_of(study).learner._state.groups[0].rounds.rows("limit")[-1] == -math.inf
     study.tell(study.ask({"dose": 4.0, "weight": 70.0}).id, reward=0.0, cost=1.5, applied_action=0.5, throttled=True)
     after = study.status()
     assert after["violations"] == before["violations"]
@@ -394,12 +397,12 @@ def rounds_to_stop(shelf, name, **told):
     return 60
 
 
-def test_a_throttled_round_above_the_advice_tells_the_watch_nothing(shelf):
+def test_a_throttled_round_above_the_advice_is_no_evidence_against_anything(shelf):
     study = make(shelf)
     treat(study, 30)
     before, last = study.status()["evidence"], study.ask({"dose": 4.0, "weight": 70.0})
     study.tell(last.id, reward=0.0, cost=9.0, applied_action=min(1.5 * last.action, 8.0), throttled=True)
-    assert study.status()["evidence"] == before
+    assert study.status()["evidence"] <= before
 
 
 def test_throttled_outcomes_do_not_blind_the_shield_s_own_alarm(shelf):
@@ -418,17 +421,17 @@ def test_the_shield_s_watch_stays_valid_where_every_excess_is_throttled(count):
     bracket = Cost(threshold=1.0, growth=growth.relative(0.7, 1.4, floor=0.1))
     crossed = 0
     for _ in range(runs):
-        watch = ShieldWatch(0.3, 0)
-        for place in range(100):
+        bets = Bets(late=False, hit_risk=0.3)
+        for _ in range(100):
             tolerated, setting = rng.lognormal(0.0, 0.5), rng.uniform(0.2, 2.0)
             cost = (setting / tolerated) ** rng.uniform(0.7, 1.4)
-            told = Told(lower=tolerated * rng.uniform(0.5, 1.0))
+            told = {"low": tolerated * rng.uniform(0.5, 1.0)}
             if cost > 1.0:
                 upper, _ = shown_by({"cost": bracket}, {"cost": rng.uniform(1.0, cost)}, setting)
                 assert upper >= tolerated
-                told = Told(upper=upper)
-            watch.tell(place, told, place + 1)
-        crossed += watch.crossed == "bracket_drift"
+                told = {"up": upper}
+            bets.tell(bets.open(), **told)
+        crossed += bool(bets.evidence().crossed)
     assert crossed <= binom.isf(1e-6, runs, 0.01)
 
 

@@ -154,7 +154,7 @@ def _update_one(capital: Capital, p: float) -> Capital:
 
 def evidence(capital: Capital) -> Any:
     """1 at the start; large when rounds do not look exchangeable."""
-    return np.sum(capital.held, axis=-1)
+    return np.add.reduce(capital.held, axis=-1)
 
 
 def alarm(capital: Capital, level: float = 0.01) -> Any:

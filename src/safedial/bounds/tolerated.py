@@ -29,7 +29,8 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
@@ -39,7 +40,7 @@ from safedial.bounds.rounding import UNIT
 from safedial.errors import require, require_fields
 from safedial.model.brackets import LARGEST_EXPONENT, Growth, Reading, growth_from_dict
 from safedial.model.dose import DoseCurve, curve_from_dict
-from safedial.model.namespace import FLOATS, namespace
+from safedial.model.namespace import FLOATS, namespace, where
 
 Numbers = float | NDArray[np.float64]
 
@@ -125,7 +126,7 @@ class Cost:
             )
             require(floor <= self.limit, "floor", floor, rule)
 
-    @property
+    @cached_property
     def limit(self) -> float:
         """What the true cost must not exceed, with the sign turned where the cost must not fall."""
         sign = 1.0 if self.direction == "above" else -1.0
@@ -136,6 +137,37 @@ class Cost:
         growth = self.growth.at(features or {})
         signed = cost if self.direction == "above" else -cost
         return _TOLERATED[growth.name](growth.parameters, signed + growth.error, setting, self.limit)
+
+    def beyond(self, cost: Any, setting: Any) -> Numbers:
+        """A setting above which the round cannot have kept its threshold; ∞ where it did not exceed. See
+        `policies.shield`.
+        """
+        growth, high = self.growth, self.growth.parameters.get("high", 0.0)
+        xp = namespace(cost, setting, high)
+        shown = (cost if self.direction == "above" else -cost) - growth.error
+        over, told = shown > self.limit, high > 0.0
+        shown, slope = xp.where(over, shown, self.limit), where(told, high, 1.0)
+        if growth.name == "relative":
+            found = setting * (self.limit / shown) ** (1.0 / slope) * (1.0 + LOWERED)
+        else:
+            slack = LOWERED * (abs(setting) + (abs(shown) + abs(self.limit)) / slope)
+            found = setting - (shown - self.limit) / slope + slack
+        return xp.where(over, xp.where(told, xp.minimum(setting, found), setting), math.inf)
+
+    @cached_property
+    def middle(self) -> Cost:
+        """The same with one elasticity or slope, the mean of both, and a floor low enough to learn from.
+
+        The bracket's own bound lies the lower the further a setting was from the threshold, which a base would follow.
+        """
+        growth = self.growth
+        if growth.name == "spread":
+            return self
+        parameters = dict(growth.parameters)
+        parameters["low"] = parameters["high"] = 0.5 * (parameters["low"] + parameters["high"])
+        if growth.name == "relative":
+            parameters["floor"] = min(parameters["floor"], 0.01 * self.limit)
+        return replace(self, growth=growth._replace(parameters=parameters))
 
     @overload
     def exceeded(self, cost: float) -> bool: ...

@@ -86,6 +86,18 @@ def as_stated(spec: SafetySpec, told: Mapping[str, Any]) -> Any:
     return dict(told) if spec.costs else told[ONE]
 
 
+def exceeded(spec: SafetySpec, told: Any, direction: str = "above") -> Any:
+    """Whether a measured cost, in plain numbers or arrays, lies on the wrong side of its threshold, in this direction;
+    or any of several, each in its own. A cost that is not known, None or NaN, does not.
+    """
+    if spec.costs is None:
+        return told < spec.threshold if direction == "below" else told > spec.threshold
+    found: Any = False
+    for name, each in spec.costs.items():
+        found = found | each.exceeded(told[name]) if told[name] is not None else found
+    return found
+
+
 def require_one_cost(spec: SafetySpec) -> None:
     """Refuse several costs where a tool takes one."""
     several = list(spec.costs or ())

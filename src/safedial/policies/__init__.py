@@ -20,7 +20,7 @@ from safedial.policies.family import Family, missing_methods
 from safedial.policies.linear import hp_probe, hp_ucb
 from safedial.policies.nonlinear import nonlinear_hp_probe, nonlinear_hp_ucb
 from safedial.policies.policy import Policy
-from safedial.policies.shield import hp_shield
+from safedial.policies.shield import HPShield, hp_shield
 from safedial.policies.student import hp_student
 
 POLICIES: dict[str, Callable[..., Any]] = {
@@ -144,6 +144,7 @@ __all__ = [
     "FACTORIES",
     "POLICIES",
     "Family",
+    "HPShield",
     "Policy",
     "as_policy",
     "check_proved",

@@ -79,6 +79,7 @@ class Bets:
         self._sorted: Sorted | None = None
         self._ahead: Ahead | None = None
         self._found: Any = None
+        self._hits: Any = None
 
     def open(self, **known: Any) -> int:
         """One more round, of which nothing is known but these columns of `rounds`. Returns its place."""
@@ -91,7 +92,7 @@ class Bets:
     def tell(self, place: int, told: Any = True, **numbers: Any) -> None:
         """What is known of a round, in the lanes where it is `told`: values of columns of `rounds`."""
         row, told = self._report(place, told)
-        if row >= 0 and np.any(told):
+        if row >= 0 and (told is True or np.any(told)):
             for name, value in (*numbers.items(), ("told", True)):
                 column = getattr(self.rounds, name)
                 column[..., row] = value if told is True else np.where(told, value, column[..., row])
@@ -112,7 +113,7 @@ class Bets:
         self.reported, self._found = rows.first + rows.count, None
         if self._ahead is not None and place < self._ahead.end:
             self._ahead = None
-        if np.any(placed):
+        if placed if type(placed) is bool else np.any(placed):
             self._sorted = self._ahead = None
             here = here if self._late else np.logical_and(here, np.logical_not(placed))
         return place - rows.first, here
@@ -159,19 +160,21 @@ class Bets:
 
     def evidence(self) -> Evidence:
         """The evidence by ranks: 1 at the start; ever ≥ 100 with probability at most 0.01 if the assumptions hold."""
-        return Evidence(*self._now()[:2])
+        return self._now()[0]
 
     def hits(self) -> Evidence:
         """That of the hits, as above."""
-        return Evidence(self._now()[2], self.crossed == STARTS)
+        starts = self._now()[1]
+        if self._hits is None:
+            self._hits = Evidence(monitor.evidence(starts), self.crossed == STARTS)
+        return self._hits
 
-    def _now(self) -> tuple[Any, Any, Any]:
-        """Both, with the bets behind open rounds, as of the last report."""
+    def _now(self) -> tuple[Evidence, Any]:
+        """The evidence by ranks and the hits, with the bets behind open rounds, as of the last report."""
         if self._found is None:
             self.settle()
             capital, starts = self._behind()
-            value = None if starts is None else monitor.evidence(starts)
-            self._found = ranks.evidence(capital), self.crossed == RANKS, value
+            self._found, self._hits = (Evidence(ranks.evidence(capital), self.crossed == RANKS), starts), None
         return self._found
 
     # --- Placing bets
@@ -271,7 +274,7 @@ class Bets:
             (own if more is None else more).add(group, low)
 
     def _cross(self, over: Any, code: int) -> None:
-        if np.any(over):
+        if np.any(over) if self._lanes else over:
             self.crossed = np.where((self.crossed == 0) & over, code, self.crossed)
 
     def _sort(self, stop: int) -> Sorted:

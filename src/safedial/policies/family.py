@@ -70,7 +70,8 @@ class Task:
 
 class Asked(NamedTuple):
     """A question, for each lane: contexts (..., d) and their norms, the round's number from 1 (0: it lies before the
-    first decision), the known cost of doing nothing, a coin uniform on [0, 1), and the setting that somebody proposes.
+    first decision), the known cost of doing nothing, a coin uniform on [0, 1), the setting that somebody proposes, and
+    what the policy's `read` took from the question; None where it was not read.
     """
 
     context: Any
@@ -79,6 +80,7 @@ class Asked(NamedTuple):
     baseline: Any = 0.0
     coin: Any = 0.5
     proposal: Any = None
+    stated: Any = None
 
 
 class Bound(NamedTuple):
@@ -220,6 +222,12 @@ class Family:
         randomised: the choice depends on the coin.
         zero_one: costs are 0 or 1, and it learns C itself (`Told.measured`).
         takes_proposal: a question may come with a proposed setting.
+        takes_history: it learns from rounds that it did not decide.
+        counts_starts: how many rounds got the start dose is shown, unless counted violations are evidence.
+        takes_zero_one: every outcome's cost must be 0 or 1.
+        direction: "below" where a single cost must not fall below the threshold.
+        exact_dose: what a cost would have been at a lower setting follows from the dose curve.
+        names_rounds: its `numbers` list decided rounds under "exceeding"; a study's log lists their ids there.
         uncompiled: why engine 'jax' cannot play it; "" if it can.
         stop_rules: the rules that its own evidence may stop an agent by, keys of `LIMITS`.
     """
@@ -237,6 +245,11 @@ class Family:
     randomised: ClassVar[bool] = False
     zero_one: ClassVar[bool] = False
     takes_proposal: ClassVar[bool] = False
+    takes_history: ClassVar[bool] = True
+    counts_starts: ClassVar[bool] = True
+    direction: ClassVar[str] = "above"
+    exact_dose: ClassVar[bool] = True
+    names_rounds: ClassVar[bool] = False
     uncompiled: ClassVar[str] = "keeps a state that changes in place, which JAX cannot compile"
     stop_rules: ClassVar[tuple[str, ...]] = ("drift",)
     plain_numbers: ClassVar[bool] = False
@@ -306,6 +319,17 @@ class Family:
     def binary_cost(self) -> bool:
         return self.zero_one
 
+    @property
+    def takes_zero_one(self) -> bool:
+        return self.zero_one
+
+    def __copy__(self) -> Family:
+        """Itself, because it is immutable; so a state may refer to it."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Family:
+        return self
+
     @cached_property
     def options(self) -> dict[str, Any]:
         """Its options by name: with `name`, they make it again."""
@@ -320,6 +344,12 @@ class Family:
     def init(self, lanes: tuple[int, ...] = (), *, watch: bool = True) -> Any:
         """The state before any round; without `watch` no evidence is kept, which simulations seldom need."""
         raise NotImplementedError
+
+    def read(self, asked: Asked) -> tuple[Any, ...] | None:
+        """Refuse a question that cannot be answered, before anything changes; what else is taken from it (`stated`).
+
+        It is no part of `bound`, because `begin` comes between the two, and a refused question must change nothing.
+        """
 
     def begin(self, state: Any) -> None:
         """What is due before a decision, by the number of rounds alone: refits, and bets on settled rounds."""
@@ -404,6 +434,11 @@ def plain(value: Any) -> Any:
     >>> plain(np.float64(2.0)), plain(float("inf")), plain("sign")
     (2.0, None, 'sign')
     """
+    kind = type(value)
+    if kind is float:  # as most are
+        return value if math.isfinite(value) else None
+    if kind is int or kind is str or kind is bool:
+        return value
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value

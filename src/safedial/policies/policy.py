@@ -155,6 +155,15 @@ class Policy(NamedTuple):
         """Whether it learns with the linear estimate of `bounds.estimate`, every part of which is the package's."""
         return (self.init, self.predict, self.update) == (estimate.init, estimate.predict, estimate.update)
 
+    direction = "above"
+    exact_dose = True
+    """As of a `Family`."""
+
+    @property
+    def takes_zero_one(self) -> bool:
+        """Whether every outcome's cost must be 0 or 1."""
+        return self.binary_cost
+
     @property
     def own_parts(self) -> tuple[str, ...]:
         """The names of its functions that are the user's own."""

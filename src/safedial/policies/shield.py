@@ -13,56 +13,126 @@ to the bracket. If a unit breaks the bracket with probability q, and the start e
 Needs no constants, no linearity, no light tails, no exact curve and no probing. Does not give: validity for drifting
 contexts (`adapt` gives a long-run rate), or given the past rounds (`confidence` does, at one t).
 
-A learned base is refitted when there are a tenth more rounds, on all rounds so far, and calibrates only on rounds after
-its fit (`policies.shield_rounds`).
+A round that is open tolerates nothing (T̂ = −∞); the latest `lag` rounds do not count. A learned base is refitted when
+there are a tenth more rounds, on all rounds so far, and calibrates only on rounds after its fit (`policies.bases`).
+Groups count their own rounds, and learn bases of their own.
+
+**Evidence.** Let T_i be the true tolerated scale of round i under the protocol's base, one family for the whole life.
+The bracket says T̂_i ≤ T_i, and, of a round that exceeded, T_t ≤ T̄_t: a cost c > τ at the setting s cannot have come
+from a cost at or below τ at a setting above
+
+    relative: s·(τ/c)^(1/high)      additive: s − (c − τ)/high      spread: s
+
+(T̄_t = ∞ for other rounds). So p̄_t = (1 + #{i < t : T̂_i ≤ T̄_t}) / t is at least the conformal p-value of the T_i, and
+`policies.bets` bets on it. In a round whose setting was lowered because of the outcome the advised setting s would
+have cost at least c, and T̄ falls with c, so T̄ at (s, c) holds; T̂ = −∞. Neither T̂ themselves (they depend on
+settings) nor counted excesses make a valid process here.
+
+**Start.** Whether a round would exceed at its start does not depend on settings, and for independent rounds not on the
+past. An excess at or below the start shows that it would. So the monitor of `bounds.monitor` at risk δ, fed with what
+is shown and with 0 elsewhere, is a supermartingale as long as the start exceeds with probability at most δ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from safedial.bounds.choice import Choice
-from safedial.bounds.confidence import Bounds
-from safedial.bounds.count_rule import CLIMB, check_rate
-from safedial.bounds.safe_set import SafeSet
+from safedial.bounds.count_rule import CLIMB, SPREAD_RANK, CountWindow, adapted, check_rate, spread_risk
+from safedial.bounds.rounding import round_down
+from safedial.bounds.tolerated import LOWERED, Cost, Range, tolerated_scale, tolerated_setting
 from safedial.errors import is_number, is_whole, require
 from safedial.model.brackets import WRITTEN, Growth, growth_from_dict
-from safedial.model.namespace import Array
-from safedial.model.spec import SafetySpec
-from safedial.policies.policy import Policy
-from safedial.policies.shield_rounds import ONE, Setup, ShieldBatch, stated_costs
+from safedial.model.costs import ONE
+from safedial.model.namespace import Array, namespace, where
+from safedial.policies import shield_words
+from safedial.policies.bases import try_out
+from safedial.policies.bets import PATIENCE, Bets
+from safedial.policies.choosers import CHOOSERS, LEARNING, Rewards, requested
+from safedial.policies.family import (
+    KNOWN,
+    LEFT_OUT,
+    LOST,
+    THROTTLED,
+    Asked,
+    Bound,
+    Decided,
+    Evidence,
+    Family,
+    Task,
+    Terms,
+    Told,
+    option,
+)
+from safedial.policies.shield_question import Questions, Stated
+from safedial.policies.shield_rounds import Found, Group
+from safedial.policies.table import Growing, Table
 
 START_SCALE = 0.25
 """The share of the protocol's setting at which a simulation starts."""
 
-
-class Outlook(NamedTuple):
-    """What a round knows before its outcome: its context, (lanes, d), and the rounds so far."""
-
-    context: Array
-    rounds: ShieldBatch
+CHOSEN = {"request": "request", "target": "largest_reward", "sign": "start_only"}
+"""What set the setting, by the chooser that gave less than the cap."""
 
 
-def hp_shield(
-    *,
-    base: int | str | Callable[..., Any],
-    growth: Growth | Mapping[str, Any] | None = None,
-    learned: bool = False,
-    regressor: Any = None,
-    start_scale: float | None = None,
-    climb: float | None = CLIMB,
-    confidence: float | None = None,
-    adapt: float | None = None,
-    chooser: Literal["largest", "request", "sign", "target"] = "largest",
-    lag: int = 0,
-    group: int | str | Callable[..., Any] | None = None,
-    direction: Literal["above", "below"] = "above",
-    levels: Sequence[float] | None = None,
-    request: int | Callable[..., Any] | None = None,
-) -> Policy:
+class Kept(NamedTuple):
+    """What a decision keeps of a round: what was stated, and the scale and the largest setting that were allowed."""
+
+    stated: Stated
+    scale: Any
+    cap: Any
+
+
+Place = tuple[Group, int, Any]
+"""Where a round is: its group, its row there, and the lanes for which this is so."""
+
+
+class Tally(NamedTuple):
+    """Counts for the long-run statement: known rounds that were given what was advised, or less; how many of them
+    exceeded, and at their start; the most rounds ever open at once, the rounds that have ended, and all rounds.
+    """
+
+    followed: Any = 0
+    exceeded: Any = 0
+    at_start: Any = 0
+    open_at_once: Any = 0
+    ended: Any = 0
+    decided: Any = 0
+
+
+class ShieldState:
+    """What HP-Shield keeps: the rounds by group, where each round is, the adaptive level, rewards and bets."""
+
+    def __init__(self, policy: HPShield, lanes: tuple[int, ...], *, watch: bool) -> None:
+        size = (math.prod(lanes),) if lanes else ()
+        spec, lag = policy.spec, policy.lag
+        self._policy, self._lanes = policy, lanes
+        self.groups: Any = Growing(lambda: Group(policy, size))
+        if policy.group is None:
+            self.groups.more()
+        self.places = Table(size, group=-1, row=-1)
+        """The group and the row there of each round, where there are groups."""
+        zero: Any = np.zeros(size, dtype=np.int64) if size else 0
+        self.known = zero + 0
+        self.level: Any = policy.risk + 0.0 * zero
+        self.tally = Tally(*(zero + 0 for _ in Tally._fields))
+        learns = policy.chooser in LEARNING
+        more = {"penalty": spec.ridge, "risk": policy.risk}
+        self.rewards = Rewards(policy.chooser, size, policy.task.dim, **more) if learns else None
+        self.bets = Bets(size, patience=lag + PATIENCE, late=False, hit_risk=policy.risk) if watch else None
+
+    def restored(self) -> None:
+        """Refuse the user's own functions and models where they answer otherwise than before the state was saved."""
+        self._policy.check_own(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HPShield(Family):
     """Play the largest setting at which at most m − 1 of the latest n rounds would have exceeded.
 
     Args:
@@ -96,134 +166,546 @@ def hp_shield(
 
     The guarantee, P(C_t > τ) ≤ δ in each round, needs no `estimation_risk`. One threshold and one risk at a time.
     """
-    bracket: Any = growth if growth is None or isinstance(growth, Growth) else growth_from_dict(growth)
-    setup = _setup(base, learned=learned, start_scale=start_scale)
-    _check(climb, confidence, adapt)
-    _check_chooser(chooser, base, request)
-    named = group is None or (isinstance(group, str) and group) or is_whole(group, 0) or callable(group)
-    require(named, "group", group, "must be a feature's name, a column's number or a function of the context")
-    require(regressor is None or learned, "regressor", regressor, "is for a learned base", "state learned=True")
-    lag = _whole(lag)
-    require(direction in ("above", "below"), "direction", direction, "must be 'above' or 'below'")
-    marks = None if levels is None else tuple(map(float, levels))
-    rise = marks is None or (marks and list(marks) == sorted({*marks}) and marks[0] > 0.0 and marks[-1] <= 1.0)
-    require(rise, "levels", levels, "must be intensities that rise, above 0 and at most 1")
-    setup = setup._replace(climb=climb, confidence=confidence, adapt=adapt, levels=marks, chooser=chooser)
-    setup = setup._replace(request=_of_contexts(request), group=_of_contexts(group))
 
-    def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = (), spec: SafetySpec | None = None) -> ShieldBatch:
-        several = None if spec is None else spec.costs
-        require(bracket or several, "growth", growth, "is missing", f"state a bracket; {WRITTEN}")
-        brackets = [each.growth for each in several.values()] if several else [bracket]
-        named = [name for each in brackets for name in each.features]
-        named += [each for each in (base, group) if isinstance(each, str)]
-        rule = "are named, and only an Agent has names"
-        require(not named, "base, growth, group", named, rule, "give columns and numbers")
-        for name, value in (("lag", lag), ("regressor", regressor)):
-            require(not value, name, value, "is for an Agent", "leave it out of a simulation")
-        for name, value in (("base", base), ("group", group), ("request", request)):
-            inside = not isinstance(value, int) or value < dim
-            require(inside, name, value, f"must be a column of a context of dimension {dim}", "columns count from 0")
-        asked = chooser != "request" or request is not None
-        require(asked, "request", request, "is missing, and the chooser is 'request'", "give a column or a function")
-        return ShieldBatch(dim, ridge=ridge, batch=batch, setup=setup)
+    name: ClassVar[str] = "hp_shield"
+    label: ClassVar[str] = "HP-Shield"
+    guarantee: ClassVar[str] = "bracket"
+    counts: ClassVar[bool] = False
+    zero_tells: ClassVar[bool] = True
+    takes_proposal: ClassVar[bool] = True
+    takes_history: ClassVar[bool] = False
+    counts_starts: ClassVar[bool] = False
+    exact_dose: ClassVar[bool] = False
+    names_rounds: ClassVar[bool] = True
+    stop_rules: ClassVar[tuple[str, ...]] = ("bracket_drift", "start_refuted")
 
-    def predict(state: ShieldBatch, context: Any) -> Outlook:
-        shape = (*state.batch, context.shape[-1])
-        rows = (context if context.shape == shape else np.broadcast_to(context, shape)).reshape(state.lanes, -1)
-        settings = setup.protocol(rows)
-        require(np.all(settings > 0.0), "base", float(np.min(settings)), "must be a number > 0 in every context")
-        return Outlook(rows, state)
+    base: int | str | Callable[..., Any] = option(
+        check=lambda base: is_whole(base, 0) or (isinstance(base, str) and base != "") or callable(base),
+        rule="must be a column's number, a feature's name, 'proposal' or a function of contexts",
+    )
+    growth: Growth | Mapping[str, Any] | None = None
+    learned: bool = option(False, lambda learned: learned in (True, False), "must be True or False")
+    regressor: Any = None
+    start_scale: float | None = option(
+        None,
+        lambda share: share is None or (is_number(share) and 0.0 < share <= 1.0),
+        "must be a number in (0, 1]",
+        "state the share of the protocol's setting that is safe",
+    )
+    climb: float | None = option(
+        CLIMB,
+        lambda climb: climb is None or (is_number(climb) and climb > 1.0),
+        "must be a number > 1 or None",
+        f"try {CLIMB}",
+    )
+    confidence: float | None = option(
+        None,
+        lambda share: share is None or (isinstance(share, float) and 0.0 < share < 1.0),
+        "must be a number in (0, 1) or None",
+    )
+    adapt: float | None = None
+    chooser: Literal["largest", "request", "sign", "target"] = option(
+        "largest", lambda chooser: chooser in CHOOSERS, "must be one of " + ", ".join(CHOOSERS)
+    )
+    lag: int = option(
+        0,
+        lambda lag: bool(isinstance(lag, (int, np.integer)) and not isinstance(lag, bool) and lag >= 0),
+        "must be a whole number >= 0",
+        "how many rounds an outcome may take",
+    )
+    group: int | str | Callable[..., Any] | None = option(
+        None,
+        lambda group: (
+            group is None or is_whole(group, 0) or callable(group) or (isinstance(group, str) and group != "")
+        ),
+        "must be a feature's name, a column's number or a function of the context",
+    )
+    direction: Literal["above", "below"] = option(  # pyright: ignore[reportIncompatibleVariableOverride]
+        "above", lambda direction: direction in ("above", "below"), "must be 'above' or 'below'"
+    )
+    levels: Sequence[float] | None = option(
+        None,
+        lambda levels: levels is None or _rises(tuple(map(float, levels))),
+        "must be intensities that rise, above 0 and at most 1",
+    )
+    request: int | Callable[..., Any] | None = None
 
-    def decide(prediction: Any, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
-        if not isinstance(prediction, Outlook):  # an Agent's learner has chosen, in the dial's units
-            return prediction.choice
-        rounds, context = prediction.rounds, prediction.context
-        if rounds.guarantee is None:
-            costs = stated_costs(spec, options, baseline_cost=baseline_cost)
-            rounds.state_guarantee(costs, float(np.squeeze(spec.violation_risk)))
-        setting, start, scale = rounds.advise(context)
-        chosen, index = rounds.chooser.choose(setting, start, context)
-        chosen, setting, index, scale = (part.reshape(rounds.batch) for part in (chosen, setting, index, scale))
-        bounds = Bounds(index, scale, 0.0, 0.0, False)
-        return Choice(chosen, SafeSet(setting, np.full(rounds.batch, True)), bounds, index)
+    def __post_init__(self) -> None:
+        """Check the options, and read those that have a written form."""
+        growth, levels = self.growth, self.levels
+        if growth is not None and not isinstance(growth, Growth):
+            object.__setattr__(self, "growth", growth_from_dict(growth))
+        super().__post_init__()
+        if self.adapt is not None:
+            check_rate(self.adapt, 0.05)
+        object.__setattr__(self, "lag", int(self.lag))
+        object.__setattr__(self, "levels", None if levels is None else tuple(map(float, levels)))
+        learned = self.regressor is None or self.learned
+        require(learned, "regressor", self.regressor, "is for a learned base", "state learned=True")
+        other = self.chooser != "request" or self.base != "proposal"
+        way_out = "choose a protocol: the proposal is then only a request under its cap"
+        require(other, "base", self.base, "is the proposal, which is the request already", way_out)
+        given, asks = self.request, self.chooser == "request"
+        rule = "must be a column's number or a function of contexts, with chooser='request'"
+        require(given is None or (asks and (is_whole(given, 0) or callable(given))), "request", given, rule)
 
-    def update(
-        state: ShieldBatch,
-        prediction: Any,
-        reward: Any,
-        cost: Any,
-        weight: Any,
-        *,
-        intensity: Any,
-        measured: Any = None,
-        left_out: Any = None,
-        reward_intensity: Any = None,
-    ) -> ShieldBatch:
-        def lanes(part: Any) -> Any:
-            rows = np.asarray(part)
-            return (rows if rows.shape == state.batch else np.broadcast_to(rows, state.batch)).reshape(-1)
+    # --- The task
 
-        reward, cost, weight, applied = map(lanes, (reward, cost, weight, intensity))
-        costs = measured if isinstance(measured, Mapping) else {ONE: cost * applied if measured is None else measured}
-        costs = {name: lanes(each) for name, each in costs.items()}
-        # A round that is given nothing has weight 0, though its cost is known.
-        known = ((weight > 0.0) | (applied == 0.0)) & np.all(np.isfinite([cost, *costs.values()]), axis=0)
-        reward = np.where(known, reward, 0.0)
-        total = reward * (applied if reward_intensity is None else lanes(reward_intensity))
-        told = applied, total, known, None if left_out is None else lanes(left_out)
-        state.add(prediction.context, reward, told=told, costs=costs)
-        return state
+    def on(self, task: Task, **options: Any) -> HPShield:
+        """This policy for a task; in a simulation settings are intensities, else they are in the dial's units."""
+        made: HPShield = super().on(task, **options)
+        made.questions.check_task()
+        if task.live and made.regressor is not None:
+            try_out(made.regressor, task.dim)
+        return made
 
-    options = {"base": base, "growth": bracket, "learned": learned, "start_scale": start_scale}
-    options |= {"climb": climb, "confidence": confidence, "adapt": adapt, "chooser": chooser}
-    options |= {"regressor": regressor, "group": group}
-    options |= {"lag": lag, "direction": direction}
-    options |= {} if marks is None else {"levels": marks}
-    options |= {} if request is None else {"request": request}
-    return Policy("hp_shield", "HP-Shield", "bracket", decide, options, init=init, predict=predict, update=update)
+    @cached_property
+    def questions(self) -> Questions:
+        """What is read from questions."""
+        return Questions(self)
+
+    @property
+    def unit(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] -- a simulation speaks intensities
+        return "setting" if self.task.live else "intensity"
+
+    @property
+    def reads_reward(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] -- it depends on an option
+        return self.chooser in LEARNING
+
+    @property
+    def takes_zero_one(self) -> bool:
+        return self.spread
+
+    @cached_property
+    def spread(self) -> bool:
+        """Whether costs are 0 or 1, by the bracket."""
+        return isinstance(self.growth, Growth) and self.growth.name == "spread"
+
+    @property
+    def start_action(self) -> float | None:
+        return self.task.start_action
+
+    @property
+    def fallback_action(self) -> float | None:
+        return self.task.start_action
+
+    @cached_property
+    def risk(self) -> float:
+        """δ."""
+        return float(np.squeeze(self.spec.violation_risk))
+
+    @cached_property
+    def costs(self) -> dict[str, Cost]:
+        """The limits on costs, by name: the spec's, or one, named "cost", from its threshold and the options."""
+        spec, growth = self.spec, self.growth
+        if spec.costs is not None:
+            for name, given, plain in (("growth", growth, None), ("direction", self.direction, "above")):
+                rule = "cannot be combined with the spec's costs"
+                require(given == plain, name, given, rule, "state it in each Cost")
+            zero_one = [name for name, cost in spec.costs.items() if cost.growth.name == "spread"]
+            rule = "has a spread bracket, for which there is no proof among several costs"
+            require(not zero_one, "costs", zero_one, rule, "report one cost that is 1 where any of them is")
+            return dict(spec.costs)
+        require(isinstance(growth, Growth), "growth", growth, "is missing", f"state a bracket; {WRITTEN}")
+        one = np.size(spec.threshold) == 1 and np.size(spec.violation_risk) == 1
+        require(one, "threshold", spec.threshold, "must be one number, as must violation_risk", "sweep in a loop")
+        threshold = float(np.squeeze(spec.threshold))
+        cost = Cost(threshold=threshold, growth=growth, direction=self.direction, on=spec.threshold_on)
+        told = not self.spread or cost.exceeded(0.0) != cost.exceeded(1.0)
+        require(told, "threshold", cost.threshold, "must tell 0 from 1 where costs are 0 or 1", "take 0.5")
+        return {ONE: cost}
+
+    @cached_property
+    def named(self) -> bool:
+        """Whether a bracket takes its slopes from features."""
+        return any(cost.growth.features for cost in self.costs.values())
+
+    @cached_property
+    def marks(self) -> tuple[float, ...] | None:
+        """The settings that can be played, the dial's low end included; None where all can."""
+        dial = self.task.dial
+        if not self.task.live:
+            return self.levels  # pyright: ignore[reportReturnType] -- a tuple since the start
+        return None if dial.levels is None else tuple(sorted({dial.low, *dial.levels}))
+
+    @cached_property
+    def end(self) -> float:
+        """The largest setting."""
+        return (self.task.dial.high if self.task.live else 1.0) if self.marks is None else self.marks[-1]
+
+    @cached_property
+    def step(self) -> float:
+        """By how much the counted scale is exceeded, for costs of 0 or 1."""
+        return self.growth.parameters["step"] if self.spread and isinstance(self.growth, Growth) else 1.0
+
+    @cached_property
+    def count_risk(self) -> float:
+        """The risk at which the count rule runs."""
+        return spread_risk(self.growth, self.risk) if self.spread and isinstance(self.growth, Growth) else self.risk
+
+    @cached_property
+    def share(self) -> float:
+        """The share of the protocol's setting at which it starts."""
+        return START_SCALE if self.start_scale is None else float(self.start_scale)
+
+    @cached_property
+    def curve(self) -> Any:
+        """The dose curve that the brackets speak of; None where they speak of settings."""
+        curve = self.task.dose.cost
+        return curve if self.task.live and curve.name != "identity" else None
+
+    def window(self, lanes: tuple[int, ...]) -> CountWindow:
+        """A window that has seen nothing."""
+        least = SPREAD_RANK if self.spread else 1
+        return CountWindow(lanes[0] if lanes else None, self.count_risk, confidence=self.confidence, least=least)
+
+    # --- A decision
+
+    def read(self, asked: Asked) -> Stated:
+        return self.questions.read(asked)
+
+    def init(self, lanes: tuple[int, ...] = (), *, watch: bool = True) -> ShieldState:
+        return ShieldState(self, lanes, watch=watch and self.task.live)
+
+    def begin(self, state: ShieldState) -> None:
+        """Fit what is due, and use the newest base that is calibrated."""
+        if self.learned:
+            for group in state.groups:
+                group.renew_base()
+        if state.rewards is not None:
+            state.rewards.begin()
+
+    def bound(self, state: ShieldState, asked: Asked) -> Bound:
+        """The largest setting for a context, what is chosen under it, and what both rest on."""
+        context, stated = asked.context, asked.stated
+        if state._lanes:
+            context, stated = self.questions.read_lanes(asked)
+        elif stated is None:
+            stated = self.read(asked)
+        level = None if self.adapt is None else state.level * (self.count_risk / self.risk)
+        found: Any = None
+        group: Any = None
+        for name, here in _labels(stated.group):
+            group = self._group(state, name)
+            seen = group.find(context, stated, level)
+            found = seen if found is None else Found(*(where(here, *both) for both in zip(seen, found, strict=True)))
+        chosen, index = self._choose(state, found, context, stated)
+        kept = chosen, Kept(stated, found.scale, found.safe)
+        ready = found.allowed > -math.inf
+        if not state._lanes:
+            numbers = self._numbers(state, group, context, stated, found)
+            return Bound(index, found.safe, numbers, ready, memo=kept, limit=self._limit(found, chosen))
+        parts = (index + 0.0 * found.safe, found.safe, ready)
+        index, largest, ready = (each.reshape(state._lanes) for each in parts)
+        return Bound(index, largest, found._asdict(), ready, memo=(np.reshape(chosen, state._lanes), kept[1]))
+
+    def choose(self, bound: Bound, asked: Asked) -> Any:
+        return bound.memo[0]
+
+    def _group(self, state: ShieldState, name: str) -> Group:
+        """A group; a new one, which the state does not have yet, where no round was in it."""
+        if self.group is None:
+            return state.groups[0]
+        known = next((group for group in state.groups if group.name == name), None)
+        return known or Group(self, (math.prod(state._lanes),) if state._lanes else (), name)
+
+    def _choose(self, state: ShieldState, found: Found, context: Array, stated: Stated) -> tuple[Any, Any]:
+        """What is given, and the predicted reward: 0 where there is none."""
+        if state.rewards is not None:
+            if self.chooser == "target":
+                return state.rewards.by_target(found.safe, found.start, context, self.marks)
+            return state.rewards.by_sign(found.safe, found.start, context)
+        if self.chooser == "request":
+            marks = self.marks if self.task.live or self.marks is None else (0.0, *self.marks)
+            return requested(found.safe, stated.request, marks), 0.0
+        return found.safe, 0.0
+
+    def _limit(self, found: Found, chosen: float) -> str:
+        """The key of `LIMITS` that set what is chosen."""
+        if chosen < found.safe:
+            return CHOSEN[self.chooser]
+        low, floored = self.task.dial.low, found.safe < found.unfloored * (1.0 - 1e-9)
+        if found.safe <= low < found.unfloored:
+            return "below_lowest_level"
+        if found.climbing and found.unfloored < self.task.dial.high:
+            return "climb_limit"
+        if floored:
+            return "level"
+        if found.allowed == -math.inf:
+            return "shield_start"
+        return "full_dose" if found.unfloored >= self.task.dial.high else "count_rule"
+
+    def _numbers(self, state: ShieldState, group: Any, context: Array, stated: Stated, found: Found) -> dict[str, Any]:
+        """What a log keeps of a decision of one lane; `exceeding` are the numbers of the rounds that would have."""
+        rounds, bases = group.rounds, group.bases
+        over = group._window.exceeding(rounds.scale, found.counted)
+        since, threshold = bases.since, self.spec.threshold or 0.0
+        numbers = {
+            "base": found.base,
+            "start": found.start,
+            "allowed": found.allowed,
+            "most": found.most,
+            "scale": found.scale,
+            "size": found.size,
+            "rank": found.rank,
+            "protocol": stated.protocol,
+            "fitted": rounds.number.item(since - 1) if since else None,
+            "counted": found.counted,
+            "unfloored": found.unfloored,
+            "climbing": found.climbing,
+            "would_exceed": over.size,
+            "unknown": int(np.count_nonzero(np.isnan(rounds.applied[over]))) if over.size else 0,
+            "exceeding": rounds.number[over].tolist(),
+            "rounds": group.count,
+            "known": state.known,
+            "level": state.level,
+            "group": stated.group,
+            "cost_upper": threshold if found.allowed > -math.inf else math.inf,
+        }
+        if self.adapt is not None:
+            numbers["tally"] = list(state.tally)
+        if self.named:
+            costs = self.costs_at(context).items()
+            numbers["slopes"] = {name: [cost.growth.parameters[end] for end in ("low", "high")] for name, cost in costs}
+        return numbers
+
+    # --- A round
+
+    def open(self, state: ShieldState, asked: Asked, bound: Bound | None, chosen: Any) -> None:
+        """Rounds from before the first decision, which it did not decide, teach it nothing."""
+        assert bound is not None  # noqa: S101 -- `takes_history` is False
+        context, advised, kept = asked.context, chosen, bound.memo[1]
+        if state._lanes:
+            context, advised = context.reshape(-1, self.task.dim), np.ravel(chosen)
+        place = state.places.append() if self.group is not None else -1
+        for name, here in _labels(kept.stated.group):
+            code = 0 if self.group is None else _code(state, name)
+            row = state.groups[code].open(
+                here, context, protocol=kept.stated.protocol, start=kept.stated.start, advised=advised, cap=kept.cap,
+                used=kept.scale, number=asked.number,
+            )  # fmt: skip
+            if self.group is not None:
+                for column, value in ((state.places.group, code), (state.places.row, row)):
+                    column[..., place] = where(here, value, column[..., place])
+        if state.bets is not None:
+            state.bets.open()
+        if self.adapt is not None:
+            tally = state.tally
+            decided = tally.decided + 1
+            most = namespace(decided).maximum(tally.open_at_once, decided - tally.ended)
+            state.tally = tally._replace(decided=decided, open_at_once=most)
+
+    def tell(self, state: ShieldState, place: int, told: Told) -> None:
+        lanes = bool(state._lanes)
+        fate, applied = _flat(told.fate, lanes), _flat(told.action if self.task.live else told.intensity, lanes)
+        costs, known = self._measured(told, lanes), fate == KNOWN
+        for cost in costs.values():
+            known = known & (abs(cost) < math.inf)
+        known = True if lanes and known.all() else known
+        for group, row, here in self._at(state, place):
+            mine, left = known & here, known is not True and (fate == LEFT_OUT) & here
+            if _some(mine):
+                group.learn(row, mine, costs, applied)
+            if _some(left):
+                group.leave_out(row, left)
+            if self.adapt is not None:
+                self._adapt(state, (group, row, here), (fate, known), costs=costs, applied=applied)
+            if state.bets is not None:
+                self._watch(state.bets, place, (group, row, here), (fate, left), costs=costs, applied=applied)
+        state.known = state.known + known
+        if state.rewards is not None:
+            self._reward(state.rewards, told, known & (applied > 0.0), applied)
+
+    def _measured(self, told: Told, lanes: bool) -> Mapping[str, Any]:
+        """The measured costs by name; NaN where one is not known."""
+        measured: Any = told.measured
+        if measured is None:
+            measured = told.cost * told.intensity + told.baseline
+        if type(measured) is float or not isinstance(measured, Mapping):
+            measured = dict.fromkeys(self.costs, measured)
+        return {name: _flat(measured[name], lanes) for name in self.costs} if lanes else measured
+
+    def _at(self, state: ShieldState, place: int) -> Iterator[Place]:
+        """The group of a round, its row there, and the lanes for which this is so."""
+        if self.group is None:
+            yield state.groups[0], place, True
+        elif not state._lanes:
+            yield state.groups[state.places.group.item(place)], state.places.row.item(place), True
+        else:
+            codes, rows = state.places.group[:, place], state.places.row[:, place]
+            for code in np.unique(codes).tolist():
+                here = codes == code
+                yield state.groups[code], int(rows[here][0]), here
+
+    def _adapt(self, state: ShieldState, at: Place, fates: Any, *, costs: Mapping[str, Any], applied: Any) -> None:
+        """Let the level follow an outcome, unless the round was raised above its advice."""
+        (group, row, here), (fate, known) = at, fates
+        told = (fate == KNOWN) | (fate == LOST)
+        exceeded: Any = False
+        for name, cost in self.costs.items():  # NaN is not known to exceed
+            exceeded = exceeded | cost.exceeded(costs[name])
+        counts = here & told & (known | exceeded) & (applied <= group.rounds.at("advised", row) * (1.0 + 1e-9))
+        over = counts & exceeded
+        level = adapted(state.level, 1.0 * exceeded, risk=self.risk, rate=self.adapt or 0.0)
+        state.level = where(counts, level, state.level)
+        at_start, tally = over & (applied <= group.rounds.at("start", row)), state.tally
+        state.tally = tally._replace(
+            followed=tally.followed + counts,
+            exceeded=tally.exceeded + over,
+            at_start=tally.at_start + at_start,
+            ended=tally.ended + (here & (told | (fate == LEFT_OUT))),
+        )
+
+    def _watch(self, bets: Bets, place: int, at: Place, fates: Any, *, costs: Mapping[str, Any], applied: Any) -> None:
+        """What a round tells the bets: bounds on its tolerated scale under the protocol's base."""
+        (group, row, here), (fate, left) = at, fates
+        if _some(left):
+            bets.tell(place, left)  # no bet waits for it
+            bets.leave_out(place, left)
+        rounds, thrown = group.rounds, fate == THROTTLED
+        protocol, advised = rounds.at("protocol", row), rounds.at("advised", row)
+        # A round that was lowered because of its outcome has told what it can before it is lost.
+        lost = (fate == LOST) & (bets.rounds.at("told", place) == False)  # noqa: E712 -- of each lane
+        told = here & ((fate == KNOWN) | lost | (thrown & (applied <= advised)))
+        if not _some(told):
+            return
+        applied, played = where(thrown, advised, applied), self.range(rounds.at("start", row))
+        upper, beyond = shown_by(self.costs_at(rounds.context[..., row, :]), costs, applied)
+        if self.curve is not None:
+            upper = where(upper < applied, applied, upper)
+        low = tolerated_scale(rounds.at("limit", row), protocol, played)
+        up = played.reach(upper) / protocol * (1.0 + LOWERED)
+        bets.tell(place, told, low=where(low == low, low, -math.inf), up=up, hit=beyond & (applied <= played.start))
+
+    def _reward(self, rewards: Rewards, told: Told, known: Any, applied: Any) -> None:
+        """Learn a round's reward; one that was given nothing tells none."""
+        if not _some(known):
+            return
+        lanes, gain = np.ndim(applied) > 0, told.reward_intensity
+        if gain is None:
+            gain = self.task.dose.reward.effect(self.task.dial.action(applied))
+        context = np.reshape(told.context, (-1, self.task.dim)) if lanes else told.context
+        reward = _flat(told.reward, lanes)
+        rewards.learn(context, applied, reward, reward * _flat(gain, lanes), known)
+
+    def costs_at(self, context: Array) -> dict[str, Cost]:
+        """The limits at a context, with numbers for slopes that are features."""
+        return self.questions.costs_at(context) if self.named else self.costs
+
+    def range(self, start: Any) -> Range:
+        """What counts as played in rounds with this start. For costs of 0 or 1 shares that exceed grow slowly with the
+        scale, not from level to level (bounds.count_rule).
+        """
+        return Range(self.floored(start), self.end, None if self.spread else self.marks)
+
+    def floored(self, start: Any) -> Any:
+        """A start, or an array of them, as it is played."""
+        if self.marks is None:
+            return start
+        found = np.asarray(self.marks)[np.searchsorted(self.marks, start, side="right") - 1]
+        return found if found.ndim else float(found)
+
+    def tolerated(self, costs: Mapping[str, Cost], measured: Mapping[str, Any], applied: Any) -> Any:
+        """z*: the largest setting at which a round would have kept every threshold, as far as the brackets say."""
+        if self.curve is None:
+            return tolerated_setting(costs, measured, applied)
+        if isinstance(applied, float):
+            return self._through_the_curve(costs, measured, applied)
+        lanes = zip(*(each.tolist() for each in measured.values()), strict=True)
+        rows = [dict(zip(measured, lane, strict=True)) for lane in lanes]
+        pairs = zip(rows, applied.tolist(), strict=True)
+        return np.array([self._through_the_curve(costs, row, setting) for row, setting in pairs])
+
+    def _through_the_curve(self, costs: Mapping[str, Cost], measured: Mapping[str, float], applied: float) -> float:
+        """The same where brackets speak of the values of the dose curve."""
+        dial, curve = self.task.dial, self.curve
+        effect = float(curve.effect(dial.action(applied)))
+        found = float(tolerated_setting(costs, measured, effect))
+        if found >= 1.0 or found < 0.0 or found != found:
+            return math.copysign(math.inf, found) if found == found else -math.inf
+        setting = dial.setting(float(curve.action(round_down(found, curve.error_units))))
+        return max(setting, applied) if found >= effect else setting
+
+    # --- Evidence and words
+
+    def evidence(self, state: ShieldState) -> dict[str, Evidence]:
+        """That rounds are not exchangeable or break the bracket, and that the start is unsafe."""
+        if state.bets is None:
+            return {}
+        found = {"bracket_drift": state.bets.evidence(), "start_refuted": state.bets.hits()}
+        if not state._lanes:
+            return found
+        lanes = state._lanes
+        return {
+            rule: Evidence(np.reshape(each.value, lanes), np.reshape(each.crossed, lanes))
+            for rule, each in found.items()
+        }
+
+    def restart(self, state: ShieldState) -> None:
+        if state.bets is not None:
+            state.bets.restart()
+
+    def terms(self, decided: Decided | None) -> Terms:
+        return shield_words.terms(self, decided)
+
+    def check_own(self, state: ShieldState) -> None:
+        """Refuse functions and models of the user's that answer otherwise than those a state was made with."""
+        way_out = "give the function that was saved; it must depend on the context alone"
+        for group in state.groups:
+            rounds = group.rounds
+            for row in range(rounds.count if self.task.live else 0):
+                context, number = rounds.context[row], rounds.number.item(row)
+                if callable(self.group):
+                    now, rule = self.questions.label(context), f"was {group.name!r} in round {number}"
+                    require(now == group.name, "group(context)", now, rule, way_out)
+                if callable(self.base):
+                    base, then = self.questions.protocol(context, None), rounds.protocol.item(row)
+                    same = math.isclose(base, then, rel_tol=1e-9)
+                    require(same, "base(context)", base, f"was {then:g} in round {number}", way_out)
+            if self.regressor is not None:
+                group.check_model()
 
 
-def _setup(base: Any, *, learned: Any, start_scale: Any) -> Setup:
-    named = isinstance(base, str) and base != ""
-    rule = "must be a column's number, a feature's name, 'proposal' or a function of contexts"
-    require(is_whole(base, 0) or named or callable(base), "base", base, rule)
-    require(learned in (True, False), "learned", learned, "must be True or False")
-    share = start_scale is None or (is_number(start_scale) and 0.0 < start_scale <= 1.0)
-    rule = "must be a number in (0, 1]"
-    require(share, "start_scale", start_scale, rule, "state the share of the protocol's setting that is safe")
-    start = START_SCALE if start_scale is None else float(start_scale)
-    return Setup(_of_contexts(base), learned, start)
+def _labels(group: Any) -> list[tuple[str, Any]]:
+    """The groups of a question's lanes, and which lanes are in each."""
+    if isinstance(group, str):
+        return [(group, True)]
+    return [(name, group == name) for name in np.unique(group).tolist()]
 
 
-def _of_contexts(value: Any) -> Any:
-    """A function of contexts (..., d): itself, or that of a column; None for what is not given, or has a name."""
-    if isinstance(value, int):
-        return lambda context: context[..., value]
-    return value if callable(value) else None
+def _code(state: ShieldState, name: str) -> int:
+    """The number of a group; of a new one, where no round was in it."""
+    for code, group in enumerate(state.groups):
+        if group.name == name:
+            return code
+    state.groups.more().name = name
+    return len(state.groups) - 1
 
 
-def _check(climb: Any, confidence: Any, adapt: Any) -> None:
-    more = climb is None or (is_number(climb) and climb > 1.0)
-    require(more, "climb", climb, "must be a number > 1 or None", f"try {CLIMB}")
-    share = confidence is None or (isinstance(confidence, float) and 0.0 < confidence < 1.0)
-    require(share, "confidence", confidence, "must be a number in (0, 1) or None")
-    if adapt is not None:
-        check_rate(adapt, 0.05)
+def _some(condition: Any) -> bool:
+    return condition if type(condition) is bool else bool(np.any(condition))
 
 
-def _check_chooser(chooser: Any, base: Any, request: Any) -> None:
-    known = ("largest", "request", "sign", "target")
-    require(chooser in known, "chooser", chooser, "must be one of " + ", ".join(known))
-    other = chooser != "request" or base != "proposal"
-    way_out = "choose a protocol: the proposal is then only a request under its cap"
-    require(other, "base", base, "is the proposal, which is the request already", way_out)
-    given = request is None or ((is_whole(request, 0) or callable(request)) and chooser == "request")
-    rule = "must be a column's number or a function of contexts, with chooser='request'"
-    require(given, "request", request, rule)
+def _flat(value: Any, lanes: bool) -> Any:
+    """A value of each lane in a row; of one lane as it is."""
+    return np.ravel(value) if lanes else value
 
 
-def _whole(lag: Any) -> int:
-    whole = isinstance(lag, (int, np.integer)) and not isinstance(lag, bool) and lag >= 0
-    require(whole, "lag", lag, "must be a whole number >= 0", "how many rounds an outcome may take")
-    return int(lag)
+def _rises(levels: tuple[float, ...]) -> bool:
+    return bool(levels) and list(levels) == sorted({*levels}) and levels[0] > 0.0 and levels[-1] <= 1.0
+
+
+def shown_by(costs: Mapping[str, Cost], measured: Mapping[str, Any], applied: Any) -> tuple[Any, Any]:
+    """What measured costs show: a setting above which the round cannot have kept all thresholds, and whether it
+    exceeded one for certain.
+    """
+    upper: Any = math.inf
+    beyond: Any = False
+    for name, cost in costs.items():
+        found = cost.beyond(measured[name], applied)
+        upper = namespace(upper, found).minimum(upper, found)
+        beyond = beyond | (cost.excess(measured[name]) > cost.growth.error)
+    return upper, beyond
+
+
+hp_shield = HPShield

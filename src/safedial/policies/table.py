@@ -8,7 +8,7 @@ one must be able to make it again. So saving is `pack`, a digest is `digest`, an
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,6 +48,11 @@ class Table:
         """So many rows more."""
         self.reserve(self.count + rows)
         self.count += rows
+
+    def at(self, name: str, row: int) -> Any:
+        """A copy of the value of each lane, in one row; a plain number where there is one lane."""
+        column = getattr(self, name)
+        return column[..., row].copy() if self._lanes else column.item(row)
 
     def rows(self, name: str) -> Any:
         """A column's rows so far, (*lanes, count, ...)."""
@@ -89,6 +94,23 @@ class Table:
         self._room = room
 
 
+class Growing(list[Any]):
+    """A list of states that are made alike, as many as there came to be."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        super().__init__()
+        self._make = make
+
+    def more(self) -> Any:
+        """One more."""
+        self.append(self._make())
+        return self[-1]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For copies: a list is copied by its parts, and this one needs to know how to go on."""
+        return Growing, (self._make,), None, iter(self)
+
+
 def pack(state: Any, path: str = "") -> dict[str, np.ndarray]:
     """A state as arrays by path: what a save file, a snapshot and a digest hold.
 
@@ -102,20 +124,25 @@ def pack(state: Any, path: str = "") -> dict[str, np.ndarray]:
     if isinstance(state, Table):
         counts = {f"{path}.count": np.asarray(state.count), f"{path}.first": np.asarray(state.first)}
         return counts | {f"{path}.{name}": state.rows(name) for name in state.columns()}
-    found: dict[str, np.ndarray] = {}
+    found: dict[str, np.ndarray] = {f"{path}.count": np.asarray(len(state))} if isinstance(state, Growing) else {}
     for name, part in _parts(state):
         found |= pack(part, f"{path}.{name}" if path else name)
     return found
 
 
 def unpack(state: Any, arrays: dict[str, Any], path: str = "") -> Any:
-    """`pack` undone, onto a state that `init` made: the state with these arrays."""
+    """`pack` undone, onto a state that `init` made: the state with these arrays. A state with a method `restored` is
+    told when it is whole, to refuse what does not fit to it.
+    """
     if state is None:
         return None
     try:
-        return _unpacked(state, arrays, path)
+        made = _unpacked(state, arrays, path)
     except KeyError as error:
         raise InvalidInput(f"state: has no {error.args[0]!r}, which this policy's state needs") from error
+    if hasattr(made, "restored"):
+        made.restored()
+    return made
 
 
 def digest(state: Any) -> str:
@@ -139,6 +166,8 @@ def _unpacked(state: Any, arrays: dict[str, Any], path: str) -> Any:
         for name in state.columns():
             state.rows(name)[...] = arrays[f"{path}.{name}"]
         return state
+    while isinstance(state, Growing) and len(state) < int(arrays[f"{path}.count"]):
+        state.more()
     parts = {
         name: None if part is None else _unpacked(part, arrays, f"{path}.{name}" if path else name)
         for name, part in _parts(state)
@@ -146,7 +175,8 @@ def _unpacked(state: Any, arrays: dict[str, Any], path: str) -> Any:
     if isinstance(state, tuple):
         return state._replace(**parts)  # pyright: ignore[reportAttributeAccessIssue] -- states hold named tuples only
     if isinstance(state, list):
-        return list(parts.values())
+        state[:] = parts.values()
+        return state
     if isinstance(state, dict):
         return {**state, **parts}
     for name, part in parts.items():

@@ -21,11 +21,9 @@ from safedial.rounds.learner import Learner
 from safedial.rounds.policy_learner import Driver
 from safedial.rounds.rules import Rules, plain_options
 from safedial.rounds.several_learners import SeveralStudents
-from safedial.rounds.shield_learner import ShieldLearner
 from safedial.rounds.student_learner import EitherLearner, StudentLearner
 
 NAMED: dict[str, type[Learner]] = {
-    "hp_shield": ShieldLearner,
     "hp_student": StudentLearner,
 }
 """Policies with a learner of their own."""
@@ -34,7 +32,7 @@ NAMED: dict[str, type[Learner]] = {
 def kind_of(policy: Policy | Family, spec: SafetySpec | None = None) -> Any:
     """The class of a policy's learner under a spec; a policy without an online learner is refused."""
     kind: Any = Driver(policy) if isinstance(policy, Family) else _kind_of(policy)
-    if spec is None or spec.costs is None or kind is ShieldLearner or isinstance(kind, Driver):
+    if spec is None or spec.costs is None or isinstance(kind, Driver):
         return kind
     rule = "takes one cost: only certified policies with a linear estimate, hp_student and hp_shield have a proof for "
     way_out = "use hp_probe or hp_ucb, guarantee='student' with hp_student, or guarantee='bracket' with hp_shield"

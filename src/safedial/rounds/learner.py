@@ -29,7 +29,7 @@ from safedial.model.spec import SafetySpec
 from safedial.policies import Policy
 from safedial.rounds import shared_terms
 from safedial.rounds.decision import plain_choice
-from safedial.rounds.outcome import Asked, Sample, cost_at_advice
+from safedial.rounds.outcome import Sample, cost_at_advice
 
 if TYPE_CHECKING:
     from safedial.rounds.decision import Decision
@@ -48,7 +48,7 @@ class Learner(ABC):
     stop_rules: ClassVar[tuple[str, ...]] = ("drift",)
     """The rules that its own evidence may trigger, keys of `LIMITS`; a resume after one restarts it."""
     reads_questions: ClassVar[bool] = False
-    """Whether it is a `QuestionLearner`."""
+    """Whether it takes more from a question than its context, as the driver of a policy of one class does."""
     names_rounds: ClassVar[bool] = False
     """Whether its written prediction lists rounds by number, under "exceeding"; a study lists their ids there."""
     awaits_all: ClassVar[bool] = False
@@ -321,32 +321,3 @@ class Learner(ABC):
     @abstractmethod
     def restore(self, arrays: dict[str, Any]) -> None:
         """Restore, bit for bit, what `state` gave."""
-
-
-# --- What a learner gives besides if it takes more from a question than its context
-
-
-class QuestionLearner(Learner):
-    """A learner that takes more from a question than its context, and answers in the dial's units.
-
-    If its `written` prediction lists rounds by their numbers, under "exceeding", a study lists their ids there.
-    """
-
-    reads_questions = awaits_all = names_rounds = True
-
-    @classmethod
-    @abstractmethod
-    def read_question(cls, rules: Rules, asked: Asked, proposal: Any) -> Asked:
-        """The question, checked, with what the learner takes from it beyond the context (`Asked.stated`)."""
-
-    @abstractmethod
-    def ask(self, asked: Asked, *, preview: bool = False) -> Any:
-        """`predict`, or `foresee` for a preview, for a question."""
-
-    @abstractmethod
-    def settings(self, rules: Rules, prediction: Any, choice: Choice) -> tuple[float, float]:
-        """The setting of a viewed prediction and the largest safe one, in the dial's units."""
-
-    @abstractmethod
-    def opened(self, asked: Asked, decision: Decision) -> Any:
-        """`open`, with the question and its decision."""

@@ -155,7 +155,7 @@ def normalise(rules: Rules, outcome: Outcome, context: Any = None) -> Sample:
     cost_intensity = share if rules.is_identity else float(dose.cost.effect(share))
     reward_intensity = share if dose.reward.name == "identity" else float(dose.reward.effect(share))
     weight = float(sample_weight(rules.spec, reward_intensity, cost_intensity, context))
-    if rules.takes_zero_one:
+    if rules.policy.takes_zero_one:
         require(harm in (0.0, 1.0), "cost", harm, "must be 0 or 1 for this policy's class of costs, or its bracket")
         require(baseline == 0.0, "baseline_cost", baseline, "must be 0 where costs are 0 or 1")
     if weight <= 0.0 or not rules.policy.learns:
@@ -171,13 +171,13 @@ def normalise(rules: Rules, outcome: Outcome, context: Any = None) -> Sample:
     )
 
 
-def check_reported(policy: str, context: Any, kept: Any, *, round: int, decisions: int) -> None:
+def check_reported(policy: str, context: Any, kept: Any, *, round: int, decisions: int, history: bool = True) -> None:
     """The context must be the one `kept` for its round, if any is; round 0 is history, allowed only before the first
-    decision.
+    decision, where the policy learns from `history` at all.
     """
     rule = "is reported though no round is open; was it reported already?"
-    way_out = "give history before the first decision"
-    require(round > 0 or decisions == 0, "context", context.tolist(), rule, way_out)
+    way_out = "give history before the first decision" if history else f"{policy} learns from rounds that it decided"
+    require(round > 0 or (history and decisions == 0), "context", context.tolist(), rule, way_out)
     if kept is not None and not np.array_equal(kept, context):
         raise InvalidInput(
             f"context: differs from that of round {round} (the oldest open round, or the one you named), and "
@@ -288,11 +288,11 @@ def cost_at_advice(rules: Rules, sample: Sample, advised: float) -> float | None
     a and for whatever reason, so it exceeds τ with probability ≤ δ, as if the advice had been followed. A cost at or
     below the advice needs no rescaling: g increases, so an excess there is an excess at the advice. (Rescaling shrinks
     a sensor's error, which only helps if the override used nothing about it.) None if the model does not say: costs
-    that are 0 or 1, noise that does not scale with the intensity, or advice of no dose.
+    that are 0 or 1, noise that does not scale with the intensity, advice of no dose, or a curve that is not exact.
     """
     if sample.applied <= advised:
         return sample.measured
-    if rules.policy.binary_cost or rules.spec.noise_scale is not None:
+    if rules.policy.binary_cost or rules.spec.noise_scale is not None or not rules.policy.exact_dose:
         return None
     dial, above = rules.dial, sample.measured - sample.baseline_cost
     rescaled = rescaled_cost(rules.dose.cost, above, dial.action(sample.applied), dial.action(advised))

@@ -19,7 +19,8 @@ import numpy as np
 from safedial.bounds.choice import Choice
 from safedial.bounds.confidence import Bounds
 from safedial.bounds.safe_set import SafeSet
-from safedial.errors import InvalidInput, refusal
+from safedial.errors import InvalidInput, refusal, require
+from safedial.model.costs import exceeded
 from safedial.model.dial import real
 from safedial.model.namespace import Array
 from safedial.model.spec import SafetySpec
@@ -28,8 +29,8 @@ from safedial.policies.family import KNOWN, LEFT_OUT, LOST, THROTTLED, Asked, Bo
 from safedial.rounds.decision import Decision, intensity_of, settings_of
 from safedial.rounds.learner import Learner, Residuals
 from safedial.rounds.outcome import Asked as Question
-from safedial.rounds.outcome import Sample, check_reported
-from safedial.rounds.rules import Rules
+from safedial.rounds.outcome import Sample, check_reported, cost_at_advice
+from safedial.rounds.rules import Rules, plain_options
 
 RESIDUAL = ("reward", "cost", "reward_far", "cost_far", "cost_slack")
 """The numbers of a bound that an outcome's residuals follow from: two means, how far each may lie from the true one
@@ -48,6 +49,7 @@ class Ask(NamedTuple):
     context: Array
     norm: float
     proposal: float | None
+    stated: Any
     state: Any
 
 
@@ -60,7 +62,8 @@ class Driver(Learner):
         self.policy = policy
         self.in_order, self.watches_itself = policy.in_order, not policy.counts
         self.stop_rules, self.awaits_all = policy.stop_rules, policy.zero_tells
-        self.samples, self.starts = 0, None if policy.counts else 0
+        self.names_rounds = policy.names_rounds
+        self.samples, self.starts = 0, None if policy.counts or not policy.counts_starts else 0
         self._prepares, self._opens = type(policy).begin is not Family.begin, type(policy).open is not Family.open
         """Whether decisions change its state: before they are made, and when they are. Outcomes always do."""
         self.kept_through = tuple(name for name in AMENDABLE if policy.keeps({name}))
@@ -85,20 +88,33 @@ class Driver(Learner):
             policy=made, learner=Driver(made), start_action=made.start_action, fallback_action=fallback
         )
 
+    def is_over(self, rules: Rules, cost: Any) -> bool:
+        return bool(exceeded(rules.spec, cost, self.policy.direction))
+
     def exceeds(self, rules: Rules, sample: Sample, advised: float) -> bool:
-        if rules.parts is None:
-            return super().exceeds(rules, sample, advised)
-        return any(self.exceeds(rules.parts[name], part, advised) for name, part in sample.cost.items())
+        if rules.parts is not None:
+            return any(self.exceeds(rules.parts[name], part, advised) for name, part in sample.cost.items())
+        cost = cost_at_advice(rules, sample, advised)
+        return cost is not None and self.is_over(rules, cost)
 
     def judges(self, rules: Rules, sample: Sample, advised: float) -> bool:
-        if rules.parts is None:
-            return super().judges(rules, sample, advised)
-        return all(self.judges(rules.parts[name], part, advised) for name, part in sample.cost.items())
+        if rules.parts is not None:
+            return all(self.judges(rules.parts[name], part, advised) for name, part in sample.cost.items())
+        known = cost_at_advice(rules, sample, advised) is not None
+        return known and (not sample.unknown or self.exceeds(rules, sample, advised))
 
-    def is_over(self, rules: Rules, cost: Any) -> bool:
-        if rules.spec.costs is None:
-            return super().is_over(rules, cost)
-        return any(cost[name] is not None and each.exceeded(cost[name]) for name, each in rules.spec.costs.items())
+    def check_history(self, rules: Rules) -> None:
+        if not self.policy.takes_history:
+            words = f"{self.policy.name} learns only from rounds that it decided; start without it"
+            raise InvalidInput(f"history: {words}")
+
+    def check_study(self, rules: Rules) -> None:
+        """A study's options must be plain values, from which its log can be replayed."""
+        written = plain_options(rules.policy.options)
+        own = [name for name, value in written.items() if isinstance(value, dict) and "custom" in value]
+        rule = "is your own function or model, which a log cannot hold"
+        require(not own, own[0] if own else "", own, rule, "make its value a feature or a proposal, or use an Agent")
+        rules.policy.check_study()
 
     def specs(self, rules: Rules) -> list[SafetySpec]:
         return [rules.spec] if rules.parts is None else [part.spec for part in rules.parts.values()]
@@ -128,11 +144,13 @@ class Driver(Learner):
         return choice.settings or settings_of(rules, choice)
 
     def read_question(self, rules: Rules, asked: Question, proposal: Any) -> Question:
-        if proposal is None:
-            return asked
-        if not self.policy.takes_proposal:
-            raise refusal("proposal", proposal, f"is not for {rules.policy.name}", "leave it out")
-        return asked._replace(proposal=real("proposal", proposal))
+        if proposal is not None:
+            if not self.policy.takes_proposal:
+                raise refusal("proposal", proposal, f"is not for {rules.policy.name}", "leave it out")
+            asked = asked._replace(proposal=real("proposal", proposal))
+        given = Asked(asked.vector, asked.norm, 0, asked.baseline_cost, proposal=asked.proposal)
+        stated = rules.policy.read(given)
+        return asked if stated is None else asked._replace(stated=stated)
 
     def written(self, prediction: Any) -> dict[str, Any]:
         return dict(prediction)
@@ -151,13 +169,13 @@ class Driver(Learner):
         return {"assumptions": terms.assumptions, **terms.facts}
 
     def arithmetic(self, decision: Decision, facts: dict[str, Any]) -> list[str]:
-        return list(self.policy.terms(decision.plain).arithmetic)
+        decided = decision.plain
+        if self.names_rounds:  # a study names them by their ids
+            decided = decided._replace(numbers={**decided.numbers, "exceeding": facts["count"]["exceeding"]})
+        return list(self.policy.terms(decided).arithmetic)
 
     def history_counts(self, rules: Rules) -> bool:
         return rules.policy.history_counts
-
-    def check_study(self, rules: Rules) -> None:
-        rules.policy.check_study()
 
     def fallback_note(self, decision: Decision) -> str:
         return self.policy.terms(decision.plain).note
@@ -205,14 +223,14 @@ class PolicyLearner(Driver):
         if preview and self._prepares:
             state = copy.deepcopy(state)
             self.policy.begin(state)
-        return Ask(asked.vector, asked.norm, asked.proposal, state)
+        return Ask(asked.vector, asked.norm, asked.proposal, asked.stated, state)
 
     def choose(
         self, rules: Rules, spec: Any, prediction: Ask, *, round: float, coin: float, baseline_cost: float
     ) -> tuple[Any, Choice]:
         policy = rules.policy  # which an amendment may have changed
-        context, norm, proposal, state = prediction
-        asked = Asked(context, norm, round, baseline_cost, coin, proposal)
+        context, norm, proposal, stated, state = prediction
+        asked = Asked(context, norm, round, baseline_cost, coin, proposal, stated)
         bound = policy.bound(state, asked)
         chosen = float(policy.choose(bound, asked))
         if state is self._state:
@@ -232,8 +250,9 @@ class PolicyLearner(Driver):
         limits = Bounds(above, upper, *radii, bool(bound.refuted), told("noise"))
         settings = None
         if self.policy.unit == "setting":
-            settings = chosen, largest
-            chosen, largest = (intensity_of(self.rules, setting) for setting in settings)
+            settings, alike = (chosen, largest), chosen == largest
+            chosen = intensity_of(self.rules, chosen)
+            largest = chosen if alike else intensity_of(self.rules, largest)
         safe, exploring = SafeSet(largest, bool(bound.certified)), bool(told("exploring", False))
         return Choice(
             chosen, safe, limits, float(bound.index), True, exploring, bool(bound.ready), bound.limit, settings
@@ -245,7 +264,8 @@ class PolicyLearner(Driver):
         if not self._opens:
             self.opened_rounds += 1
             return self.opened_rounds - 1
-        question = Asked(asked.vector, asked.norm, decision.round, asked.baseline_cost, proposal=asked.proposal)
+        more = {"proposal": asked.proposal, "stated": asked.stated}
+        question = Asked(asked.vector, asked.norm, decision.round, asked.baseline_cost, **more)
         if latest is not None and latest[0].number == decision.round and latest[0].context is asked.vector:
             question, bound = latest
         else:
@@ -265,7 +285,8 @@ class PolicyLearner(Driver):
     def check_report(self, context: Array, round: int, place: int | None, decisions: int) -> None:
         if not self.in_order:
             kept = None if place is None else self._contexts.get(place)
-            check_reported(self.policy.name, context, kept, round=round, decisions=decisions)
+            history = self.policy.takes_history
+            check_reported(self.policy.name, context, kept, round=round, decisions=decisions, history=history)
 
     def learn(self, context: Array, norm: float, sample: Sample, place: int | None) -> None:
         if place is None:
@@ -273,7 +294,7 @@ class PolicyLearner(Driver):
         if place < 0:  # the round was forgotten
             return
         fate = LOST if sample.unknown else KNOWN
-        self.samples += sample.weight > 0.0
+        self.samples += not sample.unknown and (sample.weight > 0.0 or self.policy.zero_tells)
         self._tell(place, told_of(fate, sample, context, norm))
 
     def revise(self, context: Array, before: Sample, after: Sample) -> None:
@@ -325,8 +346,10 @@ class PolicyLearner(Driver):
 
     @property
     def evidence(self) -> float | None:
-        found = self.policy.evidence(self._state)
-        return None if self.policy.counts else max((float(each.value) for each in found.values()), default=1.0)
+        """That of the first of its rules."""
+        if self.policy.counts:
+            return None
+        return next((float(each.value) for each in self.policy.evidence(self._state).values()), 1.0)
 
     @property
     def alarmed(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] -- it is never set here
@@ -377,7 +400,7 @@ class PolicyLearner(Driver):
 
     def reread(self, rules: Rules, values: Mapping[str, Any], context: Array, norm: float) -> Ask:
         """A question whose decision follows from recorded numbers."""
-        return Ask(context, norm, None, self.policy.recorded(self.policy, values, context))
+        return Ask(context, norm, None, None, self.policy.recorded(self.policy, values, context))
 
     # --- saving
 

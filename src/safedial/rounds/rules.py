@@ -73,12 +73,6 @@ class Rules(RuleFields):
         return fixed_terms(self)
 
     @cached_property
-    def takes_zero_one(self) -> bool:
-        """Whether every outcome's cost must be 0 or 1: by the policy's class of costs, or by a spread bracket."""
-        policy = self.policy
-        return policy.binary_cost or getattr(policy.options.get("growth"), "name", "") == "spread"
-
-    @cached_property
     def policy_reason(self) -> str:
         """Why this policy: what is stated, or that it was named."""
         stated, name = GUARANTEES[self.spec.guarantee], self.policy.name

@@ -26,13 +26,13 @@ from safedial.bounds.choice import Choice
 from safedial.bounds.estimate import Prediction
 from safedial.bounds.rounding import round_down, rounded_spec
 from safedial.bounds.safe_set import SafeSet
+from safedial.model.costs import exceeded
 from safedial.model.namespace import Array
 from safedial.model.spec import SafetySpec
 from safedial.rounds import several_terms
 from safedial.rounds.decision import read_choice, written_choice
 from safedial.rounds.learner import Learner
 from safedial.rounds.outcome import Sample
-from safedial.rounds.shield_options import any_exceeded
 from safedial.rounds.student_learner import StudentLearner
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class SeveralLearner(Learner):
 
     @classmethod
     def is_over(cls, rules: Rules, cost: Any) -> bool:
-        return any_exceeded(rules.spec.costs or {}, cost)
+        return bool(exceeded(rules.spec, cost))
 
     @classmethod
     def written(cls, prediction: View) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from safedial.bounds.confidence import Bounds
 from safedial.bounds.estimate import Prediction, sample_weight
 from safedial.bounds.safe_set import SafeSet
 from safedial.errors import require
+from safedial.model.costs import exceeded
 from safedial.model.dose import Dose
 from safedial.model.namespace import namespace, where
 from safedial.model.spec import SafetySpec
@@ -145,7 +146,7 @@ class Rule(NamedTuple):
         truth = Prediction(reward_mean, rounds.cost_mean, 0.0, 0.0, 0.0, 0.0, self.world.dim, context=context)
         told = clairvoyant(binary_cost=self.world.binary_cost)
         best = self._knowing(told, self.spec, truth, rounds, number).intensity
-        over, reward = exceeded(self.policy, self.spec, cost), rounds.reward_intensity * reward_mean
+        over, reward = exceeded(self.spec, cost, self.policy.direction), rounds.reward_intensity * reward_mean
         optimal = self.applied(best)[1] * reward_mean
         known, exact = self.world.exact_intensity(self.spec, rounds), optimal
         if known is not None:
@@ -199,16 +200,6 @@ def sent_context(rule: Rule, now: Any, candidates: Any, truth: Any) -> Any:
     return rule.world.next_context(offered, truth, partial(estimate.predict, lifted))
 
 
-def exceeded(policy: Policy, spec: SafetySpec, cost: Any) -> Any:
-    """Whether a cost lies on the wrong side of its threshold, in the direction of the policy; or any of several, each
-    in its own direction.
-    """
-    if spec.costs is None:
-        return cost < spec.threshold if policy.options.get("direction") == "below" else cost > spec.threshold
-    xp = namespace(*cost.values())
-    return xp.any(xp.stack([each.exceeded(cost[name]) for name, each in spec.costs.items()]), axis=0)
-
-
 def all_finite(cost: Any) -> Any:
     """Whether every cost is finite, one or several by name."""
     if isinstance(cost, Mapping):
@@ -254,7 +245,8 @@ class FamilyRule(Rule):
         # Where rows learn alike, the policy is shown the first one's rounds.
         rows = slice(0, self.batch)
         chosen = choice.intensity if choice.settings is None else choice.settings[0]
-        shown = [np.broadcast_to(each, harm.shape)[rows] for each in (chosen, harm, gain)]
+        shown = [each[rows] if np.shape(each) == harm.shape else np.broadcast_to(each, harm.shape)[rows]
+                 for each in (chosen, harm, gain)]  # fmt: skip
         now = now._replace(reward_intensity=shown[2], cost_intensity=shown[1])
         weight = sample_weight(self.spec, now.reward_intensity, now.cost_intensity, now.context)
         reward, cost, measured, left_out = self.world.normalised(self.spec, now, weight)

@@ -74,11 +74,15 @@ def body_of(decision: Decision, raw: list[float], state: State, noted: Noted) ->
     }
 
 
+NAMED = 100
+"""How many of the rounds that would have exceeded a log names with each decision, the latest."""
+
+
 def _prediction(decision: Decision, state: State) -> dict[str, Any]:
     """The prediction as plain values; rounds that it names by number are named by their ids, less the study's name."""
     written = decision.rules.learner.written(decision.prediction)
-    if state.learner.names_rounds and "exceeding" in written:
-        written["exceeding"] = [state.named[number - 1] for number in written["exceeding"]]
+    if state.learner.names_rounds:
+        written["exceeding"] = [state.named[number - 1] for number in written["exceeding"][-NAMED:]]
     return written
 
 
@@ -218,7 +222,7 @@ def _decided(state: State, event: Event, body: Body, asked: Asked) -> None:
     learner.count_start(body["guarantee"])
     if body["intensity"] == 0.0 and (body["limiter"] in ("mask", "cap") or learner.leaves_own_zeros):
         learner.leave_out(place)
-    elif body["intensity"] == 0.0:
+    elif body["intensity"] == 0.0 and not learner.awaits_all:
         learner.lose(place, body["baseline_cost"])
     if waits(body, learner.awaits_all):
         round_ = round_of(body, asked, place)._replace(at=event.at, tag=event.hash[:TAG].hex())

@@ -8,7 +8,7 @@ without an outcome count as kept, which can only lower the evidence.
 A conformal, a bracket or a student guarantee is marginal: given the past, a round may exceed the threshold more often
 than δ. So a count of excesses is not a supermartingale, and no number of them is evidence; they are shown as a count
 with an interval. The evidence is that of the assumption. Conformal: bets on the p-values of calibration rounds, in
-decision order (bounds/ranks.py). Bracket: that of an Agent (rounds/shield_learner.py), of rounds, and separately of the
+decision order (bounds/ranks.py). Bracket: that of an Agent (policies/shield.py), of rounds, and separately of the
 start. Student: bets on the p-values of costs (marginal_rounds.py).
 """
 

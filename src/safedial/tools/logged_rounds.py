@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,6 @@ from safedial.model.namespace import Array
 from safedial.model.spec import SafetySpec
 from safedial.rounds.log_file import CONTEXT, KNOWN, Log, is_export, parse_log, raw_contexts
 from safedial.rounds.rules import Rules
-from safedial.rounds.shield_options import costs_of
 
 SETTING = "applied setting"
 
@@ -327,10 +326,10 @@ class Outcomes:
         self.curves = {name: (parts[name] if parts else rules).dose.cost for name in rounds.costs}
         self.given = np.all([self.effect(name, rounds.setting) > 0.0 for name in self.curves], axis=0)
         stated = spec.costs or {"cost": Cost(threshold=spec.threshold, growth=MONOTONE, on=spec.threshold_on)}
-        self.needs_reward = not (bracketed or rules.takes_zero_one)
+        self.needs_reward = not (bracketed or rules.policy.takes_zero_one)
         self.events = self.needs_reward and any(self._are_events(name, cost) for name, cost in stated.items())
         self.exact = self.needs_reward and not self.events
-        self.costs: Mapping[str, Cost] = costs_of(rules) if bracketed else stated
+        self.costs: Mapping[str, Cost] = cast("Any", rules.policy).costs if bracketed else stated
         if not (bracketed or self.exact):
             self.costs = {
                 name: Cost(threshold=cost.threshold, growth=MONOTONE, on=cost.on) for name, cost in stated.items()

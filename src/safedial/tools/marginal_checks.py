@@ -34,7 +34,7 @@ flag. For the anytime guarantee, contexts may react: a flag of `contexts` then s
 | check | kind | contradicted if |
 |---|---|---|
 | monotonicity, bracket | slopes given context and base (`compare`) | one is below 0, or above `high` |
-| rounds | evidence of the Agent's watch (rounds/shield_learner.py) | it reaches K/level |
+| rounds | evidence of the Agent's watch (policies/shield.py) | it reaches K/level |
 | contexts, proposals | evidence against exchangeable ranks, as above | it reaches K/level |
 | start | evidence of excesses at the start | it reaches K/level |
 | information, missing | counted | never |

@@ -1,7 +1,7 @@
 """What the checks of a bracket guarantee use: a log, played through an Agent with the applied settings and the
 outcomes.
 
-The Agent's own watch gives the evidence (`rounds.shield_learner`); its decisions know the protocol's setting
+The Agent's own watch gives the evidence (`policies.shield`); its decisions know the protocol's setting
 and the start. Settings are in the dial's units, or values of the dose curve, as the bracket reads them.
 
 What the checks of a conformal spec use: a log, read round by round as HP-Conformal would learn from it.
@@ -45,7 +45,6 @@ from safedial.policies.family import KNOWN, LOST, Asked, Task, Told
 from safedial.rounds.agent import Agent
 from safedial.rounds.log_file import Log
 from safedial.rounds.rules import named_policy
-from safedial.rounds.shield_options import costs_at, costs_of, raw_features
 from safedial.rounds.validation import make_rules
 
 WATCHED = ("base", "growth", "start_scale", "direction")
@@ -131,7 +130,8 @@ def walk_bracket_log(
     rule = make_policy(given.name, **{name: given.options[name] for name in WATCHED})
     parts: Any = {"policy": rule, "dose": dose, "dial": dial, "features": features}
     rules = make_rules(dim=log.dim, spec=spec, **parts)
-    costs, columns = costs_of(rules), _columns(log, log_columns(spec, rule.options))
+    bound: Any = rules.policy
+    costs, columns = bound.costs, _columns(log, log_columns(spec, rule.options))
     outcome = dict(zip(costs, columns.values(), strict=False))
     known = np.all([np.isfinite(values) for values in outcome.values()], axis=0)
     require(known.any(), "log", f"{len(log)} rows", "has no round with a known outcome", "report outcomes first")
@@ -141,16 +141,16 @@ def walk_bracket_log(
     agent, told = Agent(log.dim, spec, **parts), np.ones((3, len(log)))
     bracket = {name: np.zeros((len(log), 2)) for name in costs}
     for index, vector in enumerate(log.context):
-        for name, cost in costs_at(rules, costs, vector).items():
+        for name, cost in bound.costs_at(vector).items():
             bracket[name][index] = [cost.growth.parameters.get(end, 0.0) for end in ("low", "high")]
-        raw = raw_features(rules, vector) if features else vector
+        raw = bound.questions.raw_features(vector) if features else vector
         asked = None if proposal is None else float(proposal[index])
         decision = agent.decide(raw, proposal=asked, allow_extrapolation=True)
         if known[index]:
             several = {name: float(values[index]) for name, values in outcome.items()}
             told_cost = several if spec.costs else several["cost"]
             agent.update(decision, action=float(setting[index]), reward=0.0, cost=told_cost)
-        told[:, index] = decision.prediction.protocol, decision.prediction.start, agent.evidence
+        told[:, index] = decision.prediction["protocol"], decision.prediction["start"], agent.evidence
     return BracketRounds(
         risk=float(spec.violation_risk),
         costs=costs,

@@ -21,6 +21,7 @@ import numpy as np
 from safedial.bounds.tolerated import Cost
 from safedial.errors import refusal, require
 from safedial.model.brackets import Growth
+from safedial.model.costs import exceeded
 from safedial.model.dial import Dial
 from safedial.model.dose import Dose, identity
 from safedial.model.spec import SafetySpec
@@ -28,7 +29,6 @@ from safedial.policies import Policy, make_policy
 from safedial.simulation.dose_response import DoseResponseWorld
 from safedial.simulation.loop import Played
 from safedial.simulation.results import guarantee_holds
-from safedial.simulation.rule import exceeded
 from safedial.simulation.run import simulate
 from safedial.simulation.world import World, generators
 from safedial.stats import Seeds
@@ -237,7 +237,7 @@ def bracket_forecast(
     chunks: list[Played] = []
     run = simulate(policy, world, spec, rounds=rounds, seeds=seeds, points=1, progress=progress, record=chunks.append)
     context, action = (np.concatenate([chunk[part][:, 0] for chunk in chunks]) for part in range(2))
-    over = np.concatenate([exceeded(policy, spec, chunk.cost)[:, 0] for chunk in chunks])
+    over = np.concatenate([exceeded(spec, chunk.cost, policy.direction)[:, 0] for chunk in chunks])
     protocol, start = context[..., 0], policy.options["start_scale"]
     scale = action / protocol
     fall = np.where(np.arange(rounds) >= world.after, world.fall, 1.0)[:, None]
