@@ -74,7 +74,7 @@ def broken(lanes: int) -> None:
 
 def _play(lanes: int, draw: Callable[..., Array], reaction: str) -> tuple[Array, int]:
     rng, risks = np.random.default_rng(1), np.array([0.01, 0.02, 0.05, 0.2])[:, None]
-    fit, cost = least_squares.init(3, batch=(lanes,)), np.zeros(lanes)
+    fit, cost = least_squares.init(3, (lanes,)), np.zeros(lanes)
     coef, over, rounds = rng.standard_normal((lanes, 3)), np.zeros(4), 0
     if reaction == "own":
         coef = np.broadcast_to([0.95, 0.0, 0.0], (lanes, 3))
@@ -91,7 +91,7 @@ def _play(lanes: int, draw: Callable[..., Array], reaction: str) -> tuple[Array,
         seen = least_squares.predict(fit, context)
         if number >= 10:
             over, rounds = over + (cost > cost_upper(seen, "per_round", risks)).mean(axis=-1), rounds + 1
-        fit = least_squares.update(fit, seen, cost, cost, np.ones(lanes))
+        fit = least_squares.update(fit, seen, cost, cost)
     return over, rounds
 
 

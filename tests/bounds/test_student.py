@@ -218,14 +218,14 @@ def test_one_learner_and_a_batch_have_the_same_bound():
 def rounds_of(dim, lanes, count, seed, noise=None):
     """Contexts that drift and costs, round by round, with the fit before each round."""
     rng = np.random.default_rng(seed)
-    coef, fit = rng.standard_normal((lanes, dim)), least_squares.init(dim, batch=(lanes,))
+    coef, fit = rng.standard_normal((lanes, dim)), least_squares.init(dim, (lanes,))
     for number in range(1, count + 1):
         context = rng.standard_normal((lanes, dim)) + np.eye(dim)[0] * number / 20
         drawn = rng.standard_normal(lanes) if noise is None else noise(rng, lanes)
         cost = np.vecdot(context, coef) + 0.7 * drawn
         seen = least_squares.predict(fit, context)
         yield number, seen, cost, np.vecdot(context, coef)
-        fit = least_squares.update(fit, seen, -cost, cost, np.ones(lanes))
+        fit = least_squares.update(fit, seen, -cost, cost)
 
 
 RISKS = np.array([0.01, 0.02, 0.05, 0.2])[:, None]
@@ -271,7 +271,7 @@ def test_the_anytime_bound_holds_in_all_rounds_against_contexts_that_react(skips
     nothing in a round, which is left out, after costs that were high.
     """
     lanes, rng, mixture = LANES // 5, np.random.default_rng(7), Mixture(2.0, 10.0)
-    coef, fit = rng.standard_normal((lanes, 2)), least_squares.init(2, batch=(lanes,))
+    coef, fit = rng.standard_normal((lanes, 2)), least_squares.init(2, (lanes,))
     missed, tight, gram, given = np.zeros(lanes, dtype=bool), np.inf, np.zeros((lanes, 2, 2)), np.ones(lanes)
     for _ in range(400 if FULL else 150):
         offered = rng.standard_normal((4, lanes, 2))

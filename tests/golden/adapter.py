@@ -259,7 +259,7 @@ def stopped(handle):
 
 
 def resume(handle, *, forget=False):
-    handle.agent.resume(forget=forget)
+    handle.agent.resume(forget=forget, unrelated=forget)
 
 
 def summary(handle):
@@ -312,7 +312,7 @@ def _numbers(decision):
             parts |= {f"{key} {place}": value for key, value in own.items()}
         return parts | {"least": list(seen.predictions).index(seen.least)}
     if name == "hp_student":
-        return _estimate(seen) | _student_numbers(seen)
+        return _student_numbers(seen)
     if name.startswith("nonlinear"):
         return {"reward bound": float(bounds.reward_upper), "rounds": seen["informative_rounds"]}
     costs = list(decision.rules.spec.costs or ())
@@ -333,11 +333,23 @@ def _estimate(seen):
 
 
 def _student_numbers(seen):
-    told = {"spread": seen.spread, "degrees": seen.degrees, "least": seen.least, "ln det": seen.log_det}
-    told |= {"waiting": seen.waiting, "lost": seen.lost, "starts": seen.starts}
-    if seen.other is not None:
-        told |= {"other bound": seen.other.cost_upper, "other rounds": seen.other.calibration_rounds}
+    if "least" in seen and isinstance(seen["least"], str):
+        return _several_numbers(seen)
+    told = {"mean cost": seen["cost"], "width": seen["width"], "spread": seen["spread"], "degrees": seen["degrees"]}
+    told |= {"least": seen["least"], "ln det": seen["log_det"]}
+    told |= {name: seen[name] for name in ("waiting", "lost", "starts")}
+    if "conformal.cost_upper" in seen:
+        told["other bound"], told["other rounds"] = seen["conformal.cost_upper"], seen["conformal.size"]
     return told
+
+
+def _several_numbers(seen):
+    names, told = [name.removesuffix(".cost_upper") for name in seen if name.endswith(".cost_upper")], {}
+    for place, cost in enumerate(names):
+        own = {key.removeprefix(f"{cost}."): value for key, value in seen.items() if key.startswith(f"{cost}.")}
+        told |= {f"bound {place}": own["cost_upper"], f"safe share {place}": own["largest"]}
+        told |= {f"mean cost {place}": own["cost"], f"width {place}": own["width"]}
+    return told | {"least": names.index(seen["least"])}
 
 
 def _shield_numbers(seen):
@@ -539,7 +551,7 @@ class LiveStudy:
 
     def resume(self, rule: str | None, *, forget: bool) -> None:
         self._tick()
-        self.study.resume("looked into it", rule=rule, forget=forget)
+        self.study.resume("looked into it", rule=rule, forget=forget, unrelated=forget)
 
     def amend(self, changes: Mapping[str, Any], *, keep: bool | None) -> None:
         self._tick()

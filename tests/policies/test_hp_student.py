@@ -8,8 +8,10 @@ from scipy.special import ndtri
 from scipy.stats import binomtest
 
 from safedial import InvalidInput, LinearWorld, hp_conformal, hp_probe, hp_student, replay, simulate
-from safedial.bounds.t_laws import cost_upper, spent_in
+from safedial.bounds.t_laws import cost_upper, epoch_share, spent_in
+from safedial.model.dose import as_dose
 from safedial.policies import guaranteed_risk
+from safedial.policies.family import KNOWN, LEFT_OUT, Asked, Task, Told
 from safedial.simulation.nonlinear_worlds import NonlinearWorld
 from safedial.simulation.results import guarantee_holds
 from tests.conftest import FULL, make_spec
@@ -28,13 +30,13 @@ def test_every_dose_is_above_zero_and_what_the_bound_allows(guarantee):
     policy, seen = hp_student(guarantee=guarantee), []
 
     def look(round_):
-        choice, spec = round_.choice, spec_of()
-        bound = cost_upper(round_.prediction, guarantee, 0.05, 0.01)
+        choice, spec, fit = round_.choice, spec_of(), round_.prediction[1].memo.fit
+        bound = cost_upper(fit, guarantee, 0.05, 0.01 * (epoch_share(1) if guarantee == "anytime" else 1.0))
         known = np.isfinite(bound)
         room = np.where(known & (bound > 0.5), 0.5 / np.where(known, bound, 1.0), 1.0)
         start = 0.5 / (1.0 + spec.tail)
         np.testing.assert_allclose(choice.safe.intensity, np.where(known, np.minimum(room, 1.0), start), rtol=1e-9)
-        full = ~round_.prediction.ready | (round_.prediction.reward >= 0)
+        full = ~fit.ready | (fit.reward >= 0)
         wanted = np.where(full, 1.0, 0.001) * choice.safe.intensity
         np.testing.assert_array_equal(choice.intensity, wanted)
         assert np.all(choice.intensity > 0)
@@ -46,15 +48,35 @@ def test_every_dose_is_above_zero_and_what_the_bound_allows(guarantee):
     assert seen[-1] == 1.0
 
 
-def test_between_looks_a_batch_bounds_its_contexts_on_the_safe_side():
+def bound_to(policy, dim, **changes):
+    return policy.on(Task(dim=dim, spec=spec_of(**changes), dose=as_dose(None)))
+
+
+def told(context, reward, cost, fate=KNOWN):
+    """The outcome of a round in which half of a full dose was given."""
+    fates = np.broadcast_to(fate, np.shape(cost))
+    return Told(fates, reward, cost, np.ones(np.shape(cost)), 0.5 * cost, 0.0, 0.5, 0.5, context)
+
+
+def played(policy, state, context, reward, cost, fate=KNOWN):
+    """One round, told at once. Returns its bound."""
+    policy.begin(state)
+    asked = Asked(context, np.sqrt(np.vecdot(context, context)), float(state.rounds.opened + 1))
+    bound = policy.bound(state, asked)
+    policy.open(state, asked, bound, np.full(np.shape(cost), 0.5))
+    policy.tell(state, state.rounds.opened - 1, told(context, reward, cost, fate))
+    return bound
+
+
+def test_between_looks_many_lanes_bound_their_contexts_on_the_safe_side():
     """ln det(I + G/λ) is never below the exact one, and g_min never above; some rounds are missing."""
-    rng, policy = np.random.default_rng(4), hp_student(guarantee="anytime", mixture_ridge=0.7)
-    state, gram = policy.init(3, ridge=1.0, batch=(50,)), np.zeros((50, 3, 3))
+    rng, policy = np.random.default_rng(4), bound_to(hp_student(guarantee="anytime", mixture_ridge=0.7), 3)
+    state, gram = policy.init((50,)), np.zeros((50, 3, 3))
     for number in range(1, 61):
         context = rng.standard_normal((50, 3)) * [1.0, 0.2, 3.0] + 0.05 * number
-        weight = (rng.random(50) < 0.9) * 1.0
-        state = policy.update(state, policy.predict(state, context), *rng.standard_normal((2, 50)), weight)
-        gram += (weight[:, None] * context)[:, :, None] * context[:, None, :]
+        known = rng.random(50) < 0.9
+        played(policy, state, context, *rng.standard_normal((2, 50)), np.where(known, KNOWN, LEFT_OUT))
+        gram += (known[:, None] * context)[:, :, None] * context[:, None, :]
         exact, least = np.linalg.slogdet(np.eye(3) + gram / 0.7)[1], np.linalg.eigvalsh(gram)[:, 0]
         assert np.all(state.log_det >= exact - 1e-8)
         assert np.all(state.least <= least * (1 + 1e-6) + 1e-9)
@@ -65,15 +87,13 @@ def test_a_tolerance_for_all_rounds_is_missed_in_no_more_than_the_stated_share_o
     """P(⟨x,μ⟩ + zσ > U in any of 30 rounds) ≤ δ′ = 0.3, contexts that drift, if rounds share δ′ as `spent_in` says; a
     tolerance for each round misses more.
     """
-    rng, lanes, each = np.random.default_rng(3), SEEDS, hp_student(guarantee="tolerance")
-    state, missed = each.init(2, ridge=1.0, batch=(lanes,)), np.zeros((2, lanes), dtype=bool)
+    rng, lanes, each = np.random.default_rng(3), SEEDS, bound_to(hp_student(guarantee="tolerance"), 2)
+    state, missed = each.init((lanes,), watch=False), np.zeros((2, lanes), dtype=bool)
     for number in range(1, 31):
-        context = rng.standard_normal((lanes, 2)) + 0.1 * number
-        seen = each.predict(state, context)
+        context, noise = rng.standard_normal((lanes, 2)) + 0.1 * number, rng.standard_normal(lanes)
+        seen = played(each, state, context, noise, noise).memo.fit
         for row, failure in enumerate((spent_in(float(number), 0.3), 0.3)):
             missed[row] |= -ndtri(0.05) > cost_upper(seen, "tolerance", 0.05, failure)
-        noise = rng.standard_normal(lanes)
-        state = each.update(state, seen, noise, noise, np.ones(lanes))
     assert binomtest(int(missed[0].sum()), lanes, 0.3, alternative="greater").pvalue > LEVEL
     assert binomtest(int(missed[1].sum()), lanes, 0.3, alternative="greater").pvalue < LEVEL
 

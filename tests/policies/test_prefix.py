@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from safedial.policies.family import KNOWN, LEFT_OUT, LOST, OPEN, THROTTLED
+from safedial.policies.family import KNOWN, LEFT_OUT, LOST, OPEN
 from safedial.policies.prefix import CUT, Prefix
 from safedial.policies.table import digest, pack, unpack
 
@@ -109,17 +109,24 @@ def test_passed_rounds_are_forgotten_and_places_go_on() -> None:
     assert np.all(prefix.at("context", prefix.opened - 1) == 3.0 * CUT - 1.0)
 
 
-def test_a_withheld_setting_is_lost_and_a_zero_of_the_rule_is_left_out() -> None:
-    prefix = Prefix((2,), 1)
-    prefix.open(np.ones((2, 1)), np.array([0.5, 0.0]))
-    nothing = np.zeros(2, dtype=bool)
-    assert prefix.fate(0, KNOWN, nothing).tolist() == [LOST, LEFT_OUT]
-    assert prefix.fate(0, KNOWN, ~nothing).tolist() == [KNOWN, KNOWN]
-    assert prefix.fate(0, np.array([OPEN, THROTTLED]), nothing).tolist() == [OPEN, LOST]
-    assert prefix.fate(0, LEFT_OUT, nothing).tolist() == [LEFT_OUT, LEFT_OUT]
-    prefix.tell(0, KNOWN)
-    assert [known.tolist() for _, known in prefix.turns(1)] == [[True, True]]
-    assert prefix.fate(0, KNOWN, nothing).tolist() == [LEFT_OUT, LEFT_OUT], "every lane has passed it"
+@pytest.mark.parametrize("lanes", LANES)
+def test_a_round_that_is_told_at_once_passes_without_a_row(lanes: tuple[int, ...]) -> None:
+    prefix = Prefix(lanes, 2, upper=np.inf)
+    for number in range(3):
+        place = prefix.open(np.full((*lanes, 2), float(number)), 0.5, upper=2.0)
+        assert np.all(prefix.at("upper", place) == 2.0)
+        assert not prefix.at_once(place, number), "the decision may not use it yet"
+        assert prefix.at_once(place, number + 1)
+    assert (prefix.opened, prefix.waiting.count) == (3, 0)
+    assert np.all(prefix.learned == 3)
+    place = prefix.open(np.zeros((*lanes, 2)), 0.5)
+    assert np.all(prefix.at("upper", place) == np.inf)
+    assert np.all(prefix.is_open(place))
+    assert not prefix.at_once(place, place + 1), "it has a row"
+    prefix.fill("upper", 3.0)
+    assert np.all(prefix.at("upper", place) == 3.0)
+    prefix.tell(place, KNOWN, 0.1, 1.0)
+    assert len(costs(prefix)) == 1
 
 
 @pytest.mark.parametrize("lanes", LANES)
@@ -127,6 +134,7 @@ def test_it_is_saved_with_columns_of_its_own(lanes: tuple[int, ...]) -> None:
     prefix = Prefix(lanes, 2, upper=np.inf)
     for number in range(5):
         prefix.open(np.full((*lanes, 2), float(number)), 0.5)
+    assert np.all(prefix.is_open(3))
     prefix.waiting.upper[..., 3] = 2.0
     for place, fate in ((0, KNOWN), (2, KNOWN), (4, LOST)):
         prefix.tell(place, fate, 0.1, 1.0)

@@ -1,7 +1,5 @@
 """Several costs under a student guarantee: each by its own bound and share, the smallest setting, Agent and study."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -68,15 +66,14 @@ def test_costs_exceed_together_no_more_often_than_the_risk(count):
 
     lanes, rng = count(4000, 40_000), np.random.default_rng(1)
     for sign in (1.0, -1.0):
-        fits = [least_squares.init(2, batch=(lanes,)) for _ in range(2)]
+        fits = [least_squares.init(2, (lanes,)) for _ in range(2)]
         for _ in range(9):
             context, noise = rng.standard_normal((lanes, 2)), rng.standard_normal(lanes)
             seen = [least_squares.predict(fit, context) for fit in fits]
             bounds = [cost_upper(each, "per_round", 0.05) for each in seen]
             costs = noise, sign * noise
             fits = [
-                least_squares.update(*each, costs[k], costs[k], np.ones(lanes))
-                for k, each in enumerate(zip(fits, seen, strict=True))
+                least_squares.update(*each, costs[k], costs[k]) for k, each in enumerate(zip(fits, seen, strict=True))
             ]
         over = int(np.sum((costs[0] > bounds[0]) | (costs[1] > bounds[1])))
         assert binomtest(over, lanes, 0.1, alternative="greater").pvalue > 1e-6
@@ -91,7 +88,7 @@ def test_a_round_with_an_unknown_cost_is_lost_unless_vouched_for():
     agent.update(agent.decide(context), **outcome(rng, context, 0.1, unknown=True))
     held = agent.decide(context)
     assert (held.guarantee, held.limit) == ("declared", "open_rounds")
-    agent.resume(forget=True)
+    agent.resume(forget=True, unrelated=True)
     assert play(agent, 6)[-1][2].guarantee == "student"
 
 
@@ -104,7 +101,10 @@ def test_rising_costs_stop_the_agent_at_the_number_of_costs_times_the_evidence(t
         told = outcome(rng, context, decision.intensity)
         told["cost"]["load"] += 0.6 * decision.intensity
         agent.update(decision, **told)
-        each = [learner.evidence for learner in agent._learner.learners.values()]
+        learner = agent._learner
+        parts = zip(learner._state, learner.policy.parts.values(), strict=True)
+        each = [part.evidence(own) for own, part in parts]
+        each = [float(found["student_drift"].value) for found in each]
         assert agent.evidence == max(each) / 2
     assert agent.stop_reason == "student_drift"
     assert max(each) >= 200
@@ -128,7 +128,7 @@ def test_where_one_cost_has_no_bound_nothing_is_proved():
     agent = Agent(2, spec, start_action=0.05, policy=hp_student(guarantee="anytime", mixture_ridge=2.0))
     mixed = 0
     for *_, decision in play(agent, 60):
-        known = [math.isfinite(choice.bounds.cost_upper) for choice in decision.prediction.choices.values()]
+        known = [decision.prediction[f"{name}.cost_upper"] is not None for name in spec.costs]
         assert decision.guarantee == ("student" if all(known) else "declared")
         if any(known) and not all(known):
             mixed += 1

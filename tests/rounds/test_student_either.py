@@ -16,6 +16,8 @@ from safedial import (
     hp_conformal,
     hp_student,
 )
+from safedial.model.dose import as_dose
+from safedial.policies.family import KNOWN, Asked, Task, Told
 from safedial.simulation.results import guarantee_holds
 from safedial.study.manage import open_study
 from safedial.study.store import Store
@@ -78,43 +80,48 @@ def test_excesses_of_the_larger_bound_are_rare_under_either_assumption(count):
     (Gaussian and linear, not exchangeable); false-alarm level 1e-6.
     """
     lanes, rng = count(800, 8000), np.random.default_rng(2)
-    spec = make_spec(violation_risk=0.1)
-    policy, alone = hp_student(either=True, start_dose=0.1), hp_student(start_dose=0.1)
+    task = Task(dim=2, spec=make_spec(violation_risk=0.1), dose=as_dose(None))
+    policy, alone = (hp_student(either=either, start_dose=0.1).on(task) for either in (True, False))
     for gaussian in (True, False):
-        state, plain = policy.init(2, ridge=1.0, batch=(lanes,), spec=spec), alone.init(2, ridge=1.0, batch=(lanes,))
+        both, one = policy.init((lanes,), watch=False), alone.init((lanes,), watch=False)
         for number in range(60):
             context = rng.standard_normal((lanes, 2)) + (0.2 * number if gaussian else 0.0)
             noise = rng.standard_normal(lanes) if gaussian else rng.exponential(size=lanes) - 1.0
             cost = context @ np.array([1.0, 1.0]) + noise
-            seen, told = policy.predict(state, context), alone.predict(plain, context)
-            state = policy.update(state, seen, cost, cost, np.ones(lanes))
-            plain = alone.update(plain, told, cost, cost, np.ones(lanes))
-        decide = {"round": 60.0, "coin": None}
-        upper = policy.decide(seen, spec, **decide).bounds.cost_upper
-        assert np.all(np.isfinite(upper))
-        assert binomtest(int(np.sum(cost > upper)), lanes, 0.1, alternative="greater").pvalue > 1e-6
-        assert np.all(upper >= alone.decide(told, spec, **decide).bounds.cost_upper)
+            asked = Asked(context, np.linalg.norm(context, axis=1), number + 1.0)
+            uppers = []
+            for each, state in ((policy, both), (alone, one)):
+                each.begin(state)
+                bound = each.bound(state, asked)
+                each.open(state, asked, bound, np.full(lanes, 0.1))
+                fate, ones = np.full(lanes, KNOWN), np.ones(lanes)
+                each.tell(state, number, Told(fate, cost, cost, ones, 0.1 * cost, 0.0, 0.1, 0.1, context))
+                uppers.append(bound.numbers["cost_upper"])
+        assert np.all(np.isfinite(uppers[0]))
+        assert binomtest(int(np.sum(cost > uppers[0])), lanes, 0.1, alternative="greater").pvalue > 1e-6
+        assert np.all(uppers[0] >= uppers[1])
 
 
 def test_the_agent_stops_only_when_both_assumptions_look_broken(tmp_path):
     agent = make_agent()
     play(agent, 60)
     learner = agent._learner
-    learner.watch.crossed = True
+    state = learner._state
+    state["student"].watch.crossed = np.array(True)
     agent.resume()
-    assert (learner.watch.crossed, agent.evidence) == (False, 1.0)
+    assert not state["student"].watch.crossed
+    assert agent.evidence == 1.0
     play(agent, 40, seed=3, rise=1.5)
     assert agent.stop_reason == "student_drift"
-    assert agent.evidence == min(learner.watch.evidence, learner.other.evidence)
+    each = [part.evidence(state[name]) for name, part in learner.policy.parts.items()]
+    assert agent.evidence == min(float(found.value) for rules in each for found in rules.values())
     agent.save(tmp_path / "agent")
     twin = Agent.load(tmp_path / "agent")
     for each in (agent, twin):
         each.resume()
     assert twin.decide([0.1, 0.2]).certificate == agent.decide([0.1, 0.2]).certificate
     agent.resume(forget=True)
-    agent._learner.leave_out(3)  # a round from before
-    assert not agent._learner.other._state.rounds.rows("left").any()
-    assert agent.decide([0.1, 0.2]).limit == "start_dose"
+    assert agent.decide([0.1, 0.2]).limit == "forgotten"
 
 
 def test_a_study_starts_anew_and_is_read_back_with_both_bounds(tmp_path):

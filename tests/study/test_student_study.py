@@ -95,8 +95,9 @@ def test_a_study_and_an_agent_that_get_the_same_rounds_decide_the_same(shelf, ki
         assert open_study("trial", storage=other).state_digest() == study.state_digest()
 
 
+@pytest.mark.parametrize("unrelated", [True, False])
 @pytest.mark.parametrize("lose", ["void", "void after the outcome", "throttled", "nothing applied"])
-def test_a_lost_round_keeps_the_start_dose_until_the_rounds_are_forgotten(shelf, lose):
+def test_a_lost_round_keeps_the_start_dose_until_rounds_are_forgotten_for_an_unrelated_reason(shelf, lose, unrelated):
     study = make(shelf)
     assert play(study, 12).guarantee == "student"
     decision = study.ask([0.1, 0.2, 0.3])
@@ -118,11 +119,13 @@ def test_a_lost_round_keeps_the_start_dose_until_the_rounds_are_forgotten(shelf,
     )
     with pytest.raises(InvalidInput, match="nothing to resume"):
         study.resume("go on")
-    study.resume("a new start", forget=True)
+    study.resume("a new start", forget=True, unrelated=unrelated)
     study.tell(held.id, reward=0.0, cost=0.01)  # from before: it teaches nothing
     assert study.status()["informative_rounds"] == 0
     again = play(study, 6, seed=1)
-    assert (again.guarantee, again.certificate["model"]["informative_rounds"]) == ("student", 5)
+    assert again.guarantee == ("student" if unrelated else "declared")
+    assert again.certificate["model"]["informative_rounds"] == 5
+    assert ("earlier rounds were forgotten, and nobody vouched" in study.explain(again.id)) == (not unrelated)
     assert "Started again without the earlier rounds on" in study.explain(again.id)
     assert study.verify().ok
 

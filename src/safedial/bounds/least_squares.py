@@ -10,12 +10,15 @@ span raises the rank and leaves RSS (Greville; Meyer 1973, with q = ‖c‖²):
 
     G⁺ ← G⁺ − (ucᵀ + cuᵀ)/q + (1 + w²)ccᵀ/q²        μ̂ ← μ̂ + ce/q
 
-`Fit` is that, with any batch shape in front. Rank and condition depend on contexts only.
-For one learner `bounds.triangle` has the same by QR, with certified rounding.
+`Fit` is that, with the axes of any lanes in front. Rank and condition depend on contexts only.
+
+For one lane `bounds.triangle` has the same four functions, by QR, with certified rounding: `init`, `predict`, `update`
+and `volume`.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,7 +45,7 @@ def is_due(rounds: int, often: int = 20) -> bool:
 
 
 class Fit(NamedTuple):
-    """G⁺, I − GG⁺ (None once every rank is full), θ̂, μ̂, the cost's RSS, the columns' squared norms, n and the rank."""
+    """G⁺, I − GG⁺ (empty once every rank is full), θ̂, μ̂, the cost's RSS, the columns' squared norms, n, the rank."""
 
     inverse: Any
     outside: Any
@@ -55,10 +58,11 @@ class Fit(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """The fit at a context: ⟨x,θ̂⟩, ⟨x,μ̂⟩, w, √RSS, n − rank, whether the bound is known, and ‖x‖.
+    """The fit at a context: ⟨x,θ̂⟩, ⟨x,μ̂⟩, w, √RSS, n − rank, whether the bound is known, ‖x‖, n, and of a certified
+    fit K and how far rounding may have moved these numbers.
 
-    `direction` is u, `beyond` is c; `log_det` and `least` (ln det(I + G/λ) and g_min) are for the anytime bound;
-    `other` is the prediction of another policy that must allow the dose too.
+    `direction` is u, `beyond` is c (None once every rank is full); `log_det` and `least` (ln det(I + G/λ) and g_min)
+    are for the anytime bound.
     """
 
     reward: Any
@@ -69,23 +73,24 @@ class Fitted(NamedTuple):
     ready: Any
     norm: Any
     rounds: Any
+    condition: Any = math.inf
+    rounding: Any = 0.0
     direction: Any = None
     beyond: Any = None
     log_det: Any = 0.0
     least: Any = 0.0
     context: Any = None
-    other: Any = None
 
 
-def init(dim: int, *, batch: tuple[int, ...] = ()) -> Fit:
+def init(dim: int, lanes: tuple[int, ...] = ()) -> Fit:
     """Nothing known: G = 0."""
-    vector, count = np.zeros((*batch, dim)), np.zeros(batch)
-    outside = np.broadcast_to(np.eye(dim), (*batch, dim, dim))
-    return Fit(np.zeros((*batch, dim, dim)), outside, vector, vector, count, vector, count, count)
+    vector, count = np.zeros((*lanes, dim)), np.zeros(lanes)
+    outside = np.broadcast_to(np.eye(dim), (*lanes, dim, dim))
+    return Fit(np.zeros((*lanes, dim, dim)), outside, vector, vector, count, vector, count, count)
 
 
-def predict(fit: Fit, context: Any) -> Fitted:
-    """What the rounds so far say about `context` (..., d).
+def predict(fit: Fit, context: Any, norm: Any = None) -> Fitted:
+    """What the rounds so far say about `context` (..., d), whose `norm` may be known.
 
     >>> fit = init(1)
     >>> for cost in (1.0, 2.0, 3.0):
@@ -98,9 +103,8 @@ def predict(fit: Fit, context: Any) -> Fitted:
     direction = np.matmul(fit.inverse, context[..., None])[..., 0]
     diagonal = np.diagonal(fit.inverse, axis1=-2, axis2=-1)
     degrees = fit.rounds - fit.rank
-    full = fit.rank == dim
-    ready = full & (degrees >= SPARE) & (np.vecdot(fit.columns, diagonal) <= WORST * WORST)
-    beyond = None if fit.outside is None else np.matmul(fit.outside, context[..., None])[..., 0]
+    ready = (fit.rank == dim) & (degrees >= SPARE) & (np.vecdot(fit.columns, diagonal) <= WORST * WORST)
+    beyond = None if is_full(fit) else np.matmul(fit.outside, context[..., None])[..., 0]
     return Fitted(
         reward=np.vecdot(context, fit.reward_coef),
         cost=np.vecdot(context, fit.cost_coef),
@@ -108,7 +112,7 @@ def predict(fit: Fit, context: Any) -> Fitted:
         spread=np.sqrt(fit.squares),
         degrees=degrees,
         ready=ready,
-        norm=np.sqrt(np.vecdot(context, context)),
+        norm=np.sqrt(np.vecdot(context, context)) if norm is None else norm,
         rounds=fit.rounds,
         direction=direction,
         beyond=beyond,
@@ -116,11 +120,16 @@ def predict(fit: Fit, context: Any) -> Fitted:
     )
 
 
-def update(fit: Fit, seen: Fitted, reward: Any, cost: Any, weight: Any) -> Fit:
-    """Learn from one round, R/g_r and C/g_c; weight 0 leaves the fit unchanged, any other counts as 1."""
-    known = np.asarray(weight) > 0.0
+def is_full(fit: Fit) -> bool:
+    """Whether the contexts of every lane have full rank."""
+    return fit.outside.shape[-1] == 0
+
+
+def update(fit: Fit, seen: Fitted, reward: Any, cost: Any, known: Any = True) -> Fit:
+    """Learn from one round, R/g_r and C/g_c, in the lanes where it is `known`."""
+    known = np.asarray(known, dtype=bool)
     if seen.beyond is None:
-        gain, step, rank, outside = known / (1.0 + seen.width * seen.width), seen.direction, fit.rank, None
+        gain, step, rank, outside = known / (1.0 + seen.width * seen.width), seen.direction, fit.rank, fit.outside
         inverse = np.einsum("...i,...j->...ij", gain[..., None] * step, step)
         np.subtract(fit.inverse, inverse, out=inverse)  # in place, as another array of this size takes longer
     else:
@@ -154,6 +163,28 @@ def _grown(fit: Fit, seen: Fitted, known: Any) -> tuple[Any, Any, Any, Any, Any]
     inverse = fit.inverse - inside[..., None, None] * one * row
     inverse = inverse - share * (one * other + two * row) + weight[..., None, None] * share * share * two * other
     rank = fit.rank + new
-    outside = None if np.all(rank == dim) else fit.outside - share * two * other
+    outside = fit.outside[..., :0, :0] if np.all(rank == dim) else fit.outside - share * two * other
     step = np.where(new[..., None], beyond, direction)
     return np.where(new, 1.0 / length, inside), step, rank, inverse, outside
+
+
+LOOKS = 6
+"""G's eigenvalues are computed again whenever the rounds have grown by a part of 1/6, or half of that."""
+
+
+def volume(before: tuple[Any, Any], fit: Fit, seen: Fitted, known: Any, *, ridge: float) -> tuple[Any, Any]:
+    """(an upper bound on ln det(I + G/λ), a lower bound on g_min) after the round at `seen`, from those before it.
+
+    Exact when a look is due. In between g_min, which never falls, stays, and a round adds ln(1 + xᵀ(λI + G)⁻¹x) to
+    ln det. With G's eigenvalues g, xᵀ(λI + G)⁻¹x is w² times a mean of g/(g + λ), which is concave in g, and that mean
+    of g is ‖x‖²/w², so it is at most ‖x‖²/(λ + ‖x‖²/w²) (Jensen); ‖x‖²/λ before G has full rank.
+    """
+    log_det, least = before
+    if is_full(fit) and (seen.beyond is not None or is_due(int(np.max(fit.rounds)), LOOKS)):
+        values = 1.0 / np.linalg.eigvalsh(fit.inverse)
+        return np.sum(np.log1p(values / ridge), axis=-1), values[..., -1]
+    square, leverage = seen.norm * seen.norm, seen.width * seen.width
+    added = square / ridge
+    if seen.beyond is None:
+        added = square * leverage / np.maximum(square + ridge * leverage, 1e-300)
+    return log_det + np.where(known, np.log1p(added), 0.0), least

@@ -76,14 +76,16 @@ def update(monitor: Monitor, violated: Any, risk: Any) -> Monitor:
     return Monitor(monitor.log_evidence + gain, monitor.rounds + 1.0, monitor.violations + hit)
 
 
-def revise(monitor: Monitor, count: float = 1.0) -> Monitor:
-    """Revise a round that was counted as kept but turned out to exceed τ; `count` is −1 if it did not, after all.
+def revise(monitor: Monitor, count: Any = 1.0) -> Monitor:
+    """Revise a round that was counted as kept but turned out to exceed τ; `count` is −1 if it did not, after all, and
+    0 in lanes where nothing is revised.
 
     >>> late = revise(update(init(), violated=False, risk=0.01))
     >>> bool(abs(evidence(late) - evidence(update(init(), violated=True, risk=0.01))) < 1e-12)
     True
     """
-    return Monitor(monitor.log_evidence + count * np.log(ODDS), monitor.rounds, monitor.violations + count)
+    added = np.asarray(count)[..., None] * np.log(ODDS)
+    return Monitor(monitor.log_evidence + added, monitor.rounds, monitor.violations + count)
 
 
 @lru_cache(maxsize=64)

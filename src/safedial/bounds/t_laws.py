@@ -269,7 +269,7 @@ class Mixture(NamedTuple):
     shape: float = 10.0
 
 
-def spent_in(round: float, failure: float) -> float:
+def spent_in(round: Any, failure: Any) -> Any:
     """Round t's part of δ′ if a tolerance shall hold in all rounds: at most δ′·m/((t + m − 1)(t + m)), m = 30, which
     sum to δ′. It is rounded down to a power of √2, so that rounds share their tables of factors.
 
@@ -277,7 +277,12 @@ def spent_in(round: float, failure: float) -> float:
     True
     """
     share = SPREAD / ((round + SPREAD - 1.0) * (round + SPREAD))
-    return failure * 2.0 ** (0.5 * math.floor(2.0 * math.log2(share)))
+    return failure * 2.0 ** (0.5 * np.floor(2.0 * np.log2(share)))
+
+
+def epoch_share(epoch: int) -> float:
+    """The part of δ′ that an epoch of the anytime guarantee spends."""
+    return 1.0
 
 
 def cost_upper(seen: Fitted, guarantee: str, risk: Any, failure: Any = None, *, mixture: Mixture | None = None) -> Any:
@@ -341,14 +346,25 @@ def t_survival(degrees: Any, value: Any) -> Any:
     return stdtr(degrees, -value)
 
 
-def chance_above(seen: Fitted, outcome: float) -> float:
+def chance_above(seen: Fitted, outcome: Any) -> Any:
     """P(t_ν > T) for a round's T = (Y − ⟨x,μ̂⟩)/(s√(1+w²)): its p-value; NaN where the fit says nothing."""
+    if isinstance(seen.ready, np.ndarray):
+        return _chances_above(seen, outcome)
     if not seen.ready:
         return math.nan
     if seen.spread <= 0.0:
         return 1e-300 if outcome > seen.cost else 1.0
     size = (outcome - seen.cost) / (seen.spread * math.sqrt((1.0 + seen.width**2) / seen.degrees))
     return max(float(t_survival(seen.degrees, size)), 1e-300)
+
+
+def _chances_above(seen: Fitted, outcome: Any) -> Any:
+    """`chance_above` for many lanes."""
+    told, degrees = seen.ready & (seen.spread > 0.0), np.where(seen.ready, seen.degrees, 1.0)
+    scale = np.where(told, seen.spread, 1.0) * np.sqrt((1.0 + seen.width**2) / degrees)
+    chance = np.maximum(t_survival(degrees, (outcome - seen.cost) / scale), 1e-300)
+    without_scatter = np.where(outcome > seen.cost, 1e-300, 1.0)
+    return np.where(seen.ready, np.where(told, chance, without_scatter), math.nan)
 
 
 def anytime_factor(seen: Evidence, width: Any, risk: Any, failure: Any, *, shape: float) -> Any:

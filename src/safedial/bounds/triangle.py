@@ -1,4 +1,4 @@
-"""Ordinary least squares for one learner by QR, with bounds that hold whatever rounding did.
+"""Ordinary least squares for one lane by QR, with bounds that hold whatever rounding did.
 
 [X y_c y_r] has the triangular factor T, updated by one row at a time with Householder reflections. The
 computed T is that of [X + ΔX, y + Δy], each column moved by at most γ of its norm, γ = c(n + d)u (Higham 2002, section
@@ -19,7 +19,7 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import get_blas_funcs, get_lapack_funcs, solve_triangular
+from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
 from safedial.bounds.least_squares import SPARE, WORST, Fitted, is_due
 from safedial.bounds.rounding import SAFETY, UNIT, round_up
@@ -33,28 +33,55 @@ dtpqrt, dtrtri = _LAPACK
 
 
 class Reading(NamedTuple):
-    """What the certified numbers of every context share: factors for the mean's slack and for the width, and √RSS."""
+    """What the certified numbers of every context share: factors for the mean's slack and for the width, √RSS, and by
+    how much it was raised.
+    """
 
     slack: float
     stretch: float
     spread: float
+    raised: float
 
 
-class Triangle(NamedTuple):
-    """The triangular factor of [X y_c y_r], the columns' squared norms, n, an upper bound on K, and what follows from
-    these; None where nothing is known.
-    """
+class Triangle:
+    """The triangular factor of [X y_c y_r], the columns' squared norms, n, and an upper bound on K."""
 
-    factor: Array
-    columns: Array
-    rounds: int
-    condition: float
-    reading: Reading | None
+    def __init__(self, factor: Array, columns: Array, rounds: int, condition: float) -> None:
+        self.factor, self.columns, self.rounds, self.condition = factor, columns, rounds, condition
+        self._reading: Reading | None = None
+
+    @property
+    def reading(self) -> Reading | None:
+        """What can be certified; None where nothing is known."""
+        if self._reading is None and self.condition <= WORST and self.rounds - self.columns.size + 2 >= SPARE:
+            self._reading = self._read()
+        return self._reading
+
+    def _read(self) -> Reading | None:
+        dim, unit = self.columns.size - 2, _unit(self.columns, self.rounds)
+        turned = unit * math.sqrt(dim) * self.condition
+        part = 2.0 * turned + turned * turned
+        if part >= 0.5:
+            return None
+        target = math.sqrt(float(self.columns[dim]))
+        slack = 2.0 * (1.0 + turned) * (3.0 * turned + 2.0 * unit) * target / (1.0 - part)
+        computed = abs(float(self.factor[dim, dim]))
+        spread = round_up(computed + 2.0 * (unit + turned) * target)
+        return Reading(slack, round_up((1.0 + turned) / math.sqrt(1.0 - part)), spread, spread - computed)
 
 
-def empty(dim: int) -> Triangle:
-    """No rows yet."""
-    return triangle(np.zeros((dim + 2, dim + 2)), np.zeros(dim + 2), 0, math.inf)
+def init(dim: int, lanes: tuple[int, ...] = ()) -> Triangle:
+    """No rows yet. There is one lane only."""
+    return Triangle(np.zeros((dim + 2, dim + 2), order="F"), np.zeros(dim + 2), 0, math.inf)
+
+
+def update(fit: Triangle, seen: Fitted, reward: float, cost: float, known: bool = True) -> Triangle:
+    """With one more row (x, y_c, y_r), of the context at which the fit was `seen`, if it is `known`."""
+    if not known:
+        return fit
+    row = np.empty(fit.columns.size)
+    row[:-2], row[-2], row[-1] = seen.context, cost, reward
+    return append(fit, row)
 
 
 def append(before: Triangle, row: Array) -> Triangle:
@@ -70,20 +97,7 @@ def append(before: Triangle, row: Array) -> Triangle:
         known = _condition(factor, columns)
     else:
         known *= math.sqrt(float(np.max(columns[:dim] / before.columns[:dim])))
-    return triangle(factor, columns, rounds, known)
-
-
-def triangle(factor: Array, columns: Array, rounds: int, condition: float) -> Triangle:
-    """The triangle of these, with what can be certified from it."""
-    dim, unit = columns.size - 2, _unit(columns, rounds)
-    turned = unit * math.sqrt(dim) * condition
-    part, reading = 2.0 * turned + turned * turned, None
-    if rounds - dim >= SPARE and condition <= WORST and part < 0.5:
-        target = math.sqrt(float(columns[dim]))
-        slack = 2.0 * (1.0 + turned) * (3.0 * turned + 2.0 * unit) * target / (1.0 - part)
-        spread = round_up(abs(float(factor[dim, dim])) + 2.0 * (unit + turned) * target)
-        reading = Reading(slack, round_up((1.0 + turned) / math.sqrt(1.0 - part)), spread)
-    return Triangle(np.asfortranarray(factor), columns, rounds, condition, reading)
+    return Triangle(np.asfortranarray(factor), columns, rounds, known)
 
 
 def _condition(factor: Array, columns: Array) -> float:
@@ -101,13 +115,14 @@ def _unit(columns: Array, rounds: int) -> float:
     return 8.0 * SAFETY * UNIT * (rounds + columns.size + 8) * math.sqrt(columns.size)
 
 
-def certified(seen: Triangle, context: Array, norm: float) -> Fitted:
+def predict(fit: Triangle, context: Array, norm: float = 0.0) -> Fitted:
     """The fit at a context: cost, width and √RSS are upper bounds whatever rounding did; not ready if it did much."""
-    factor, _, rounds, _, reading = seen
-    dim = context.size
-    degrees = float(rounds - dim)
+    factor, reading, dim, rounds = fit.factor, fit.reading, context.size, float(fit.rounds)
+    degrees = rounds - dim
     if reading is None:
-        return Fitted(0.0, 0.0, 0.0, 0.0, max(degrees, 1.0), False, norm, float(rounds))
+        return Fitted(
+            0.0, 0.0, 0.0, 0.0, max(degrees, 1.0), False, norm, rounds, fit.condition, context=context
+        )  # fmt: skip
     padded = np.zeros(dim + 2)
     padded[:dim] = context
     direction = dtrsv(factor, padded, trans=1, overwrite_x=1)
@@ -115,22 +130,16 @@ def certified(seen: Triangle, context: Array, norm: float) -> Fitted:
     cost = round_up(ddot(direction, factor[:, dim], n=dim) + reading.slack * length)
     reward = ddot(direction, factor[:, dim + 1], n=dim)
     width = round_up(length * reading.stretch)
-    return Fitted(reward, cost, width, reading.spread, degrees, True, norm, float(rounds))
+    rounding = max(reading.slack * max(length, 1.0), reading.raised)
+    return Fitted(
+        reward, cost, width, reading.spread, degrees, True, norm, rounds, fit.condition, rounding, context=context
+    )  # fmt: skip
 
 
-def moved(seen: Triangle, context: Array) -> float:
-    """How far rounding may have moved the numbers of `certified`; nothing while they are not ready."""
-    if seen.reading is None:
-        return 0.0
-    dim, (slack, _, spread) = context.size, seen.reading
-    length = float(np.linalg.norm(solve_triangular(seen.factor[:dim, :dim], context, trans=1)))
-    return max(slack * max(length, 1.0), spread - abs(float(seen.factor[dim, dim])))
-
-
-def volume(seen: Triangle, ridge: float) -> tuple[float, float]:
-    """(an upper bound on ln det(I + G/λ), a lower bound on g_min), whatever rounding did."""
-    dim = seen.columns.size - 2
-    values = np.linalg.svd(seen.factor[:dim, :dim], compute_uv=False)
-    moved = _unit(seen.columns, seen.rounds) * math.sqrt(float(np.sum(seen.columns[:dim])))
+def volume(before: Any, fit: Triangle, seen: Any, known: Any, *, ridge: float) -> tuple[float, float]:
+    """(an upper bound on ln det(I + G/λ), a lower bound on g_min), whatever rounding did; from `fit` alone."""
+    dim = fit.columns.size - 2
+    values = np.linalg.svd(fit.factor[:dim, :dim], compute_uv=False)
+    moved = _unit(fit.columns, fit.rounds) * math.sqrt(float(np.sum(fit.columns[:dim])))
     largest = float(np.sum(np.log1p((values + moved) ** 2 / ridge)))
     return round_up(largest) + UNIT * dim, max(float(values[-1]) - moved, 0.0) ** 2

@@ -378,10 +378,14 @@ def resume(
     forget: Annotated[
         bool, typer.Option(help="hp_conformal, hp_shield, hp_student: restart without the earlier rounds.")
     ] = False,
+    unrelated: Annotated[
+        bool,
+        typer.Option(help="With --forget: its reason has nothing to do with outcomes; else hp_student proves no more."),
+    ] = False,
 ) -> Answer:
     """Clear an alarm, so that the study advises as usual again."""
     with opened(storage, name) as found:
-        receipt = found.resume(reason, rule=rule, forget=forget)
+        receipt = found.resume(reason, rule=rule, forget=forget, unrelated=unrelated)
         return receipt.to_dict(), f"{receipt_words(receipt)} {resumed_words(receipt)}"
 
 

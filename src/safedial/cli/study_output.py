@@ -101,7 +101,8 @@ def without_outcome(spec: Any, decision_id: str, *, unrelated: bool, final: bool
     if spec.learner.watches_itself and GUARANTEES[spec.rules.policy.guarantee].gaussian:
         return (
             "From this round on the start dose is advised, because what is learned from the others could be biased. "
-            "To start again without the earlier rounds: safedial study resume --forget --reason ..."
+            "To start again without the earlier rounds: safedial study resume --forget --reason ...; an exact bound "
+            "comes back only with --unrelated: the reason of the loss has nothing to do with outcomes."
             if final
             else "Until the outcome is reported the start dose is advised."
         )

@@ -13,7 +13,7 @@ We play a ≤ min a_k.
 intensities are an interval from 0 (`bounds.safe_set`) and g_k does not fall, so the lower setting a is safe for cost k:
 P(C_k > τ_k | history, X_t, a_t) ≤ s_kδ. The sum over k is δ. ∎
 
-**Student** (hp_student). The same with the Student bounds, which need no noise (`rounds.several_learners`).
+**Student** (hp_student). The same with the Student bounds, which need no noise (`policies.combine`).
 
 Neither step asks how the costs depend on each other. "History" has all costs and the reward: cost k's noise must be
 sub-Gaussian given the other costs' past too. The same holds for the joint guarantee, with s_kδ_t in round t.

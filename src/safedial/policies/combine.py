@@ -1,15 +1,24 @@
-"""Policies made of policies: the smallest of what several allow.
+"""Policies made of policies. A part needs nothing but the protocol.
 
-Several costs under a guarantee that is split among them: one part for each cost, with its share of the risks, its own
-threshold and, where it states one, its own dose curve. `model.costs` has the proof that the smallest of the settings
-keeps the guarantee. All parts see every round, so they agree about the reward.
+| | gives | its guarantee |
+|---|---|---|
+| `Either` | the smallest of what the parts allow, and the start until all have a bound | holds if any part's does |
+| `Smallest` | the smallest, for several costs: each part has one, and its share of the risks | all costs together |
+
+**Either.** C > τ at the smaller of two doses means that C > τ at each of them, since noise scales with the intensity.
+So P(C > τ) ≤ δ if any part's bound has it. Each part watches its own assumption. If one of them holds, its evidence
+ever reaches 100 with probability at most 0.01, so the smallest is the evidence, and all must have reached it.
+
+**Smallest.** Each part has its share of the risks, its own threshold and, where it states one, its own dose curve.
+`model.costs` has the proof that the smallest of the settings keeps the guarantee. All parts see every round, so they
+agree about the reward. Where one has no bound yet nothing is proved, and no setting is above the start.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,8 +26,19 @@ import numpy as np
 
 from safedial.bounds.rounding import round_down
 from safedial.model.costs import split_spec
-from safedial.policies import words
-from safedial.policies.family import Asked, Bound, Decided, Evidence, Family, Terms, Told
+from safedial.model.namespace import namespace
+from safedial.policies.family import (
+    ALARM_AT,
+    LOST,
+    THROTTLED,
+    Asked,
+    Bound,
+    Decided,
+    Evidence,
+    Family,
+    Terms,
+    Told,
+)
 
 UNION = (
     "each cost is certified by itself with its own share of the risks; the chance that any exceeds is at most their "
@@ -33,6 +53,9 @@ class Smallest(Family):
     of: Family
     """The policy of each cost, before it knows its task."""
 
+    named: Family | None = None
+    """The policy with the options that follow from the task, if any do."""
+
     name = property(lambda self: self.of.name)  # pyright: ignore[reportAssignmentType] -- data of the parts
     label = property(lambda self: self.of.label)  # pyright: ignore[reportAssignmentType]
     guarantee = property(lambda self: self.of.guarantee)  # pyright: ignore[reportAssignmentType]
@@ -42,7 +65,19 @@ class Smallest(Family):
     learns = property(lambda self: self.of.learns)  # pyright: ignore[reportAssignmentType]
     randomised = property(lambda self: self.of.randomised)  # pyright: ignore[reportAssignmentType]
     stop_rules = property(lambda self: self.of.stop_rules)  # pyright: ignore[reportAssignmentType]
-    options = property(lambda self: self.of.options)  # pyright: ignore[reportAssignmentType]
+    watches_lanes = property(lambda self: self.of.watches_lanes)  # pyright: ignore[reportAssignmentType]
+    options = property(lambda self: (self.named or self.of).options)  # pyright: ignore[reportAssignmentType]
+
+    @property
+    def start_action(self) -> float | None:
+        return next(iter(self.parts.values())).start_action
+
+    @property
+    def fallback_action(self) -> float | None:
+        """What is safe for every cost."""
+        found = [part.fallback_action for part in self.parts.values()]
+        known = [each for each in found if each is not None]
+        return min(known) if len(known) == len(found) else None
 
     @property
     def recorded(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -55,7 +90,8 @@ class Smallest(Family):
         made = {}
         for name, spec in split_spec(self.spec).items():
             dose = task.dose if costs[name].curve is None else task.dose._replace(cost=costs[name].curve)
-            made[name] = self.of.on(replace(task, spec=spec, dose=dose))
+            # The evidence of each is fair by itself, and nothing is known about all together.
+            made[name] = self.of.on(replace(task, spec=spec, dose=dose, alarm_at=ALARM_AT * len(costs)))
         return made
 
     def init(self, lanes: tuple[int, ...] = (), *, watch: bool = True) -> list[Any]:
@@ -91,7 +127,7 @@ class Smallest(Family):
     def open(self, state: list[Any], asked: Asked, bound: Bound | None, chosen: Any) -> None:
         found = [None] * len(state) if bound is None else bound.memo[0]
         for own, part, each in zip(state, self.parts.values(), found, strict=True):
-            part.open(own, asked, each, chosen)
+            part.open(own, asked, each, self._own(part, chosen))
 
     def tell(self, state: list[Any], place: int, told: Told) -> None:
         for own, (name, part) in zip(state, self.parts.items(), strict=True):
@@ -102,19 +138,17 @@ class Smallest(Family):
         if not self.task.live:
             return told._replace(cost=told.cost[name])
         parts = told.parts or {}
-        return parts[name]._replace(weight=parts[name].weight * (told.weight > 0.0)) if name in parts else told
+        if name in parts:
+            return parts[name]._replace(weight=parts[name].weight * (told.weight > 0.0))
+        return told._replace(fate=LOST) if told.fate == THROTTLED else told
 
     def evidence(self, state: list[Any]) -> dict[str, Evidence]:
-        """The largest of any part, divided by their number: the evidence of each is fair by itself, and nothing is
-        known about all together.
-        """
+        """The largest of any part, divided by their number."""
         each = [part.evidence(own) for own, part in zip(state, self.parts.values(), strict=True)]
-        count, found = len(each), {}
+        found = {}
         for rule in each[0]:
-            values = [one[rule].value for one in each]
-            limit = each[0][rule].limit
-            crossed = np.logical_not(_all(np.asarray(one[rule].value) < count * limit for one in each))
-            found[rule] = Evidence(np.maximum.reduce(np.broadcast_arrays(*values)) / count, crossed, limit)
+            value = np.maximum.reduce(np.broadcast_arrays(*(one[rule].value for one in each))) / len(each)
+            found[rule] = Evidence(value, np.logical_not(_all(np.logical_not(one[rule].crossed) for one in each)))
         return found
 
     def restart(self, state: list[Any]) -> None:
@@ -134,6 +168,11 @@ class Smallest(Family):
             return intensity
         action = float(own.action(round_down(intensity, own.error_units)))
         return min(round_down(float(shared.effect(action)), shared.error_units), math.nextafter(1.0, 0.0))
+
+    def _own(self, part: Family, intensity: Any) -> Any:
+        """The intensity for one cost of a setting with this intensity of the dial's."""
+        own, shared = part.task.dose.cost, self.task.dose.cost
+        return intensity if own is shared else own.effect(shared.action(intensity))
 
     def _setting(self, part: Family, intensity: float) -> float:
         """The largest setting of the dial whose intensity for this cost is at most this one."""
@@ -158,10 +197,11 @@ class Smallest(Family):
         for name, part in self.parts.items():
             own = part_numbers(decided.numbers, name)
             more = {key: own[key] for key in ("index", "largest", "chosen", "ready")}
+            own["starts"] = decided.numbers.get("starts")
             yield name, part, decided._replace(numbers=own, **more)
 
     def terms(self, decided: Decided | None) -> Terms:
-        statement = words.statement(self.guarantee, self.spec)
+        statement = Family.on(self.of, self.task).statement(decided)
         if decided is None:
             return Terms(statement, joined({name: part.terms(None).assumptions for name, part in self.parts.items()}))
         lines, settings, costs, assumptions = [], [], {}, {}
@@ -180,10 +220,10 @@ class Smallest(Family):
             "costs": costs,
         }
         lines.append(f"The smallest of the largest settings counts: {', '.join(settings)}.")
-        return Terms(statement, joined(assumptions), lines, facts)
+        return Terms(statement, joined(assumptions) if any(assumptions.values()) else [], lines, facts)
 
 
-BOUNDS = ("cost_upper", "reward_upper", "cost_radius", "reward_radius", "noise", "exploring")
+BOUNDS = ("epoch", "cost_upper", "reward", "reward_upper", "cost_radius", "reward_radius", "noise", "exploring")
 """The numbers of the part that allows least which stand for the whole."""
 
 
@@ -222,3 +262,97 @@ def _all(each: Any) -> Any:
     if all(isinstance(one, bool | np.bool_) for one in found):
         return all(found)
     return np.logical_and.reduce(np.broadcast_arrays(*found))
+
+
+# --- Either guarantee suffices
+
+
+@dataclass(frozen=True, kw_only=True)
+class Either(Family):
+    """The smallest of what the parts allow, and the start until all have a bound. It goes by the name and options of
+    `whole`, and the first part chooses.
+    """
+
+    whole: Family
+    """The policy as it is named, which has the words of its certificates."""
+
+    members: Mapping[str, Family] = field(hash=False)
+    """The parts, before they know their task."""
+
+    name = property(lambda self: self.whole.name)  # pyright: ignore[reportAssignmentType] -- data of the whole
+    label = property(lambda self: self.whole.label)  # pyright: ignore[reportAssignmentType]
+    guarantee = property(lambda self: self.whole.guarantee)  # pyright: ignore[reportAssignmentType]
+    counts = property(lambda self: self.whole.counts)  # pyright: ignore[reportAssignmentType]
+    stop_rules = property(lambda self: self.whole.stop_rules)  # pyright: ignore[reportAssignmentType]
+    watches_lanes = property(lambda self: self.whole.watches_lanes)  # pyright: ignore[reportAssignmentType]
+    uncompiled = property(lambda self: self.whole.uncompiled)  # pyright: ignore[reportAssignmentType]
+    options = property(lambda self: self.whole.options)  # pyright: ignore[reportAssignmentType]
+
+    @cached_property
+    def parts(self) -> dict[str, Family]:
+        """The parts by name, which know their task."""
+        return {name: part.on(self.task) for name, part in self.members.items()}
+
+    @cached_property
+    def _first(self) -> Family:
+        return next(iter(self.parts.values()))
+
+    @property
+    def start_action(self) -> float | None:
+        return self._first.start_action
+
+    @property
+    def fallback_action(self) -> float | None:
+        return self._first.fallback_action
+
+    def init(self, lanes: tuple[int, ...] = (), *, watch: bool = True) -> dict[str, Any]:
+        return {name: part.init(lanes, watch=watch) for name, part in self.parts.items()}
+
+    def begin(self, state: dict[str, Any]) -> None:
+        for name, part in self.parts.items():
+            part.begin(state[name])
+
+    def bound(self, state: dict[str, Any], asked: Asked) -> Bound:
+        found = {name: part.bound(state[name], asked) for name, part in self.parts.items()}
+        each = list(found.values())
+        (first, *others), numbers = each, dict(each[0].numbers)
+        for name, bound in list(found.items())[1:]:
+            numbers |= {f"{name}.{key}": value for key, value in bound.numbers.items()}
+        ready, upper, largest, start = first.ready, first.numbers["cost_upper"], first.largest, first.largest
+        xp = namespace(upper, *(bound.numbers["cost_upper"] for bound in others))
+        for bound in others:
+            ready, upper = ready & bound.ready, xp.maximum(upper, bound.numbers["cost_upper"])
+            largest = xp.minimum(largest, bound.largest)
+            start = xp.where(bound.ready, start, bound.largest)  # what a part without a bound allows
+        numbers["cost_upper"] = xp.where(ready, upper, math.inf)
+        limit = next((bound.limit for bound in each if not np.all(bound.ready)), "")
+        return first._replace(
+            largest=xp.where(ready, largest, start), numbers=numbers, ready=ready, memo=found, limit=limit
+        )
+
+    def choose(self, bound: Bound, asked: Asked) -> Any:
+        return self._first.choose(bound, asked)
+
+    def open(self, state: dict[str, Any], asked: Asked, bound: Bound | None, chosen: Any) -> None:
+        for name, part in self.parts.items():
+            part.open(state[name], asked, None if bound is None else bound.memo[name], chosen)
+
+    def tell(self, state: dict[str, Any], place: int, told: Told) -> None:
+        for name, part in self.parts.items():
+            part.tell(state[name], place, told)
+
+    def evidence(self, state: dict[str, Any]) -> dict[str, Evidence]:
+        """The smallest, by the rule of the first part; crossed where each ever reached its limit."""
+        found = [each for name, part in self.parts.items() for each in part.evidence(state[name]).items()]
+        if not found:
+            return {}
+        (rule, _), values = found[0], np.broadcast_arrays(*(each.value for _, each in found))
+        crossed = _all(np.asarray(each.crossed, dtype=bool) for _, each in found)
+        return {rule: Evidence(np.minimum.reduce(values), crossed)}
+
+    def restart(self, state: dict[str, Any]) -> None:
+        for name, part in self.parts.items():
+            part.restart(state[name])
+
+    def terms(self, decided: Decided | None) -> Terms:
+        return Family.on(self.whole, self.task).terms(decided)

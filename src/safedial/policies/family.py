@@ -49,6 +49,10 @@ OPEN, KNOWN, LEFT_OUT, LOST, THROTTLED = range(5)
 """
 
 
+ALARM_AT = 100.0
+"""The evidence at which a policy's own evidence stops an agent, if it has one cost."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Task:
     """Everything that is fixed but the policy. `spec` may hold grids in a simulation: a column for each row of lanes.
@@ -66,6 +70,12 @@ class Task:
     live: bool = False
     seeds: tuple[int, ...] = (0,)
     """The seeds of a simulation's lanes, for a policy that draws random numbers of its own."""
+    alarm_at: float = ALARM_AT
+    """The evidence that stops an agent. Of k costs, each of which has evidence of its own, k times as much."""
+    epoch: int = 1
+    """How many times learning has begun: 1, and once more for each time that the earlier rounds were forgotten."""
+    exact: bool = True
+    """Whether rounds were forgotten, if at all, only for reasons that are unrelated to outcomes."""
 
 
 class Asked(NamedTuple):
@@ -143,7 +153,7 @@ class Evidence(NamedTuple):
 
     value: Any
     crossed: Any
-    limit: float = 100.0
+    limit: float = ALARM_AT
 
 
 class Terms(NamedTuple):
@@ -189,11 +199,14 @@ def option(
     way_out: str = "",
     *,
     by_rule: bool = False,
+    written: str = "",
 ) -> Any:
     """A field that is an option, and how it is checked: `check(value)`, else the error says the rule and the way out.
-    With `by_rule` it may be "auto" too, and then `on` must set it. Without a default it must be stated.
+    With `by_rule` it may be "auto" too, and then `on` must set it. Without a default it must be stated. `written` is
+    its name for people, where a field cannot have it.
     """
-    return field(default=default, metadata={"check": check, "rule": rule, "way_out": way_out, "by_rule": by_rule})
+    told = {"check": check, "rule": rule, "way_out": way_out, "by_rule": by_rule, "written": written}
+    return field(default=default, metadata=told)
 
 
 def is_proper(policy: Family) -> None:
@@ -202,7 +215,12 @@ def is_proper(policy: Family) -> None:
         check, value = each.metadata.get("check"), getattr(policy, each.name)
         left = each.metadata.get("by_rule") and isinstance(value, str) and value == BY_RULE
         if check is not None and not left:
-            require(check(value), each.name, value, each.metadata["rule"], each.metadata["way_out"])
+            require(check(value), written(each), value, each.metadata["rule"], each.metadata["way_out"])
+
+
+def written(option: Any) -> str:
+    """The name of an option's field for people."""
+    return option.metadata.get("written") or option.name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,6 +247,7 @@ class Family:
         exact_dose: what a cost would have been at a lower setting follows from the dose curve.
         names_rounds: its `numbers` list decided rounds under "exceeding"; a study's log lists their ids there.
         uncompiled: why engine 'jax' cannot play it; "" if it can.
+        watches_lanes: whether a simulation keeps its evidence.
         stop_rules: the rules that its own evidence may stop an agent by, keys of `LIMITS`.
     """
 
@@ -251,6 +270,7 @@ class Family:
     exact_dose: ClassVar[bool] = True
     names_rounds: ClassVar[bool] = False
     uncompiled: ClassVar[str] = "keeps a state that changes in place, which JAX cannot compile"
+    watches_lanes: ClassVar[bool] = True
     stop_rules: ClassVar[tuple[str, ...]] = ("drift",)
     plain_numbers: ClassVar[bool] = False
     """Whether the numbers of its bounds are plain already where people act on them, finite or None: copying them would
@@ -333,7 +353,10 @@ class Family:
     @cached_property
     def options(self) -> dict[str, Any]:
         """Its options by name: with `name`, they make it again."""
-        return {each.name: getattr(self, each.name) for each in fields(self) if each.init}
+        return {written(each): getattr(self, each.name) for each in fields(self) if each.init}
+
+    def check(self, spec: SafetySpec) -> None:
+        """Refuse a spec for which its guarantee has no proof."""
 
     def on(self, task: Task, **options: Any) -> Self:
         """This policy for a task, with these options set. It refuses a task for which it has no proof."""
@@ -381,6 +404,10 @@ class Family:
     def terms(self, decided: Decided | None) -> Terms:
         """The certificate's words for a decision, or, given None, what does not depend on a single decision."""
         return Terms(f"none: policy {self.name} is your own, and nothing of it is proved here", [])
+
+    def statement(self, decided: Decided | None) -> str:
+        """The guarantee of a decision in one sentence, or, given None, of the policy."""
+        return self.terms(None).statement
 
     def keeps(self, changed: set[str]) -> bool:
         """Whether the state stays valid when these fields of the spec are amended."""

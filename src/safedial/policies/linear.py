@@ -251,8 +251,11 @@ class Linear(Family):
             f"ridge = {spec.ridge:g}, the radius, the margin and the policy were fixed before the first round",
         ]
 
+    def statement(self, decided: Decided | None) -> str:
+        return words.statement(self.guarantee, self.spec)
+
     def terms(self, decided: Decided | None) -> Terms:
-        statement, assumptions = words.statement(self.guarantee, self.spec), self.assumptions()
+        statement, assumptions = self.statement(decided), self.assumptions()
         if decided is None:
             return Terms(statement, assumptions)
         facts = self._facts(decided)

@@ -1,5 +1,4 @@
-"""A certified policy or `hp_student` with several costs, in simulations: one learner for each, and the smallest of the
-settings.
+"""A certified policy with several costs, in simulations: one learner for each, and the smallest of the settings.
 
 `model.costs` has the proof. Where a cost states a dose curve of its own, intensities are the dial's settings.
 """

@@ -3,8 +3,7 @@
 With a probe in every round, C/g and R/g are one regression, whatever the doses were. If the cost's noise is Gaussian,
 its size is learned exactly as a textbook learns it (`bounds.t_laws`):
 
-1. least squares of C/g on x, without a ridge, gives ⟨x,μ̂⟩, s² = RSS/(n − d) and w² = xᵀ(XᵀX)⁻¹x
-  (`bounds.least_squares`);
+1. least squares of C/g on x, without a ridge, gives ⟨x,μ̂⟩, s² = RSS/(n − d) and w² = xᵀ(XᵀX)⁻¹x;
 2. U(x) = ⟨x,μ̂⟩ + t_{n−d,1−δ}·s·√(1 + w²), and z_safe = 1 if U ≤ τ else τ/U;
 3. z_safe is played if the estimated reward is ≥ 0, else a probe of it.
 
@@ -12,6 +11,31 @@ Given all contexts P(C/g > U) = δ exactly, so P(C > τ) ≤ δ for any dose in 
 number of excesses in T rounds is stochastically at most Binomial(T, δ). Until n ≥ d + 2 rounds of full rank are known,
 and where contexts are too ill-conditioned, the dose is `start_dose`, which the user declares safe, or else the
 first-round dose that the constants certify.
+
+Rounds are learned in decision order. Decision t of a per-round or a tolerance guarantee uses all rounds before
+t − `lag` and no other: while one of them is open, or was lost for a reason that may be related to its outcome, the
+start dose is given, because using what happens to be known would select rounds by their outcomes. The anytime guarantee
+holds for every prefix, so it uses the longest known one.
+
+**Starting again without the earlier rounds** is such a selection too. If rounds are forgotten whenever a high cost was
+lost, those in force are the ones that were not lost: a truncated sample, whose bound is exceeded in up to twice δ of
+the rounds. Forgetting keeps the per-round and the tolerance guarantee only if its reason is unrelated to outcomes, or
+follows from the contexts and this policy's own evidence alone; after any other, there is no exact bound again, because
+the same reason may arise again. The anytime guarantee is given the past, so any reason will do, but each epoch is a
+martingale of its own: epoch k spends 6δ′/(π²k²), which sum to δ′.
+
+**Evidence.** If the noise is Gaussian and contexts do not follow it, the residuals (Y_i − ⟨x_i,μ̂⟩)/(s√(1+w²)), each
+with the fit before its round, have independent and uniform p-values, whatever was late, so bets on small ones are fair
+(`bounds.ranks`). Contexts that react void this, so the anytime guarantee counts Y_i > U_i instead, U_i from that
+same fit, which has probability ≤ δ given the past while the bound holds (`bounds.monitor`).
+
+A lost round ends the bets, and an open one holds them up: the fits after it would rest on a selection. So the rounds
+decided after one that was lost, or while one is waited for, are counted as for the anytime guarantee, with U_i the
+tolerance bound of the rounds before it, which no selection touched. All bounds, of every such fit for every later
+round, hold at once but with probability ½/100, the sum of their failures (`spent_in`, for the fit and for the round).
+While they hold, the evidence of the count, of which half is shown, ever reaches 200 with probability ½/100. In a
+throttled round the advised setting would have cost at least what was measured, so Y_i is at least that over the advised
+intensity, and counts if this exceeds U_i.
 
 Needs: i.i.d. Gaussian cost noise; a mean cost linear in the context; contexts that carry neither past costs nor doses
 nor outcomes with their noise ("anytime": any contexts); exact dose curves, no sensor noise, every dose above 0. Does
@@ -22,61 +46,149 @@ related to the cost's. docs/student.md has the proofs and what breaks them.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from safedial.bounds import least_squares
-from safedial.bounds.choice import Choice, choose
-from safedial.bounds.confidence import Bounds
-from safedial.bounds.least_squares import Fit, Fitted
+from safedial.bounds import least_squares, monitor, ranks, triangle
+from safedial.bounds.least_squares import SPARE, WORST, Fitted
 from safedial.bounds.safe_set import SafeSet, largest_safe_intensity
-from safedial.bounds.t_laws import Mixture, cost_upper
+from safedial.bounds.t_laws import Mixture, chance_above, cost_upper, epoch_share, spent_in, t_quantile
 from safedial.errors import is_number, is_whole, require
-from safedial.model.dose import Dose, identity
+from safedial.model.dial import rounded_down
 from safedial.model.guarantee import GUARANTEES
-from safedial.model.namespace import namespace
+from safedial.model.namespace import where
 from safedial.model.spec import SafetySpec
-from safedial.policies.baselines import fixed
-from safedial.policies.conformal import OFF, hp_conformal
-from safedial.policies.family import KNOWN, Asked, Task, Told
-from safedial.policies.policy import Policy, check_probe, check_start_dose, probe_share
+from safedial.policies import combine, words
+from safedial.policies.conformal import hp_conformal
+from safedial.policies.family import (
+    KNOWN,
+    LEFT_OUT,
+    LOST,
+    THROTTLED,
+    Asked,
+    Bound,
+    Decided,
+    Evidence,
+    Family,
+    Task,
+    Terms,
+    Told,
+    is_probe,
+    option,
+    probed,
+)
+from safedial.policies.prefix import Prefix
+from safedial.policies.start import Start, declared_dose, is_start_dose
 
 FORMS = ("per_round", "tolerance", "anytime")
 
+ROUNDING = 1e-12
+"""What rounding, the dose curve's included, may add to the quotient of a throttled round, relatively."""
 
-class Learned(NamedTuple):
-    """The fit of a batch, and for the anytime bound an upper bound on ln det(I + G/λ) and a lower one on g_min; with
-    `either` also what `hp_conformal` has learned.
+
+class Seen(NamedTuple):
+    """A decision's fit, its bound on C/g, and the fit without what keeps the decision from using it."""
+
+    fit: Fitted
+    upper: Any
+    raw: Fitted
+
+
+class Learned:
+    """What is known of the rounds so far.
+
+    Attributes:
+        fit: the least squares of the rounds learned.
+        log_det, least: for the anytime bound, an upper bound on ln det(I + G/λ) and a lower one on g_min.
+        rounds: those that wait, with the bound `upper` on C/g that a decided round counts against; ∞ if it does not.
+        before: how many rounds there were from before the first decision.
+        watch: the evidence; None where nobody asks for it.
     """
 
-    fit: Fit
-    log_det: Any
-    least: Any
-    other: Any = None
+    def __init__(self, fit: Any, lanes: tuple[int, ...], dim: int, watch: Watch | None) -> None:
+        nothing: Any = np.zeros(lanes) if lanes else 0.0
+        self.fit, self.log_det, self.least = fit, nothing, nothing
+        self.rounds, self.before, self.watch = Prefix(lanes, dim, upper=math.inf), 0, watch
+        self._opened: tuple[Any, Any, Any] = (None, None, None)
+        """The latest round's place, the fit at its decision, and what that said."""
 
 
-def hp_student(
-    *,
-    guarantee: Literal["per_round", "tolerance", "anytime"] = "per_round",
-    start_dose: float | None = None,
-    probe: float | Literal["sqrt"] = 0.001,
-    lag: int = 0,
-    either: bool = False,
-    mixture_ridge: float = 5.0,
-    mixture_shape: float = 10.0,
-) -> Policy:
+def some(values: Any) -> bool:
+    """Whether this holds in any lane; for one lane in less time than NumPy takes."""
+    return bool(values.any()) if isinstance(values, np.ndarray) and values.ndim else bool(values)
+
+
+def every(values: Any) -> bool:
+    """Whether this holds in every lane."""
+    return bool(values.all()) if isinstance(values, np.ndarray) and values.ndim else bool(values)
+
+
+class Watch:
+    """The evidence: bets on p-values, and a count of the rounds that exceeded a bound. `crossed`: whether it ever
+    reached `limit`.
+    """
+
+    def __init__(self, lanes: tuple[int, ...], limit: float, *, anytime: bool) -> None:
+        self._lanes, self._limit, self._anytime = lanes, limit, anytime
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin anew."""
+        self.bets, self.count = ranks.init(self._lanes), monitor.init(self._lanes)
+        self.crossed: Any = np.zeros(self._lanes, dtype=bool)
+        self._value: Any = None
+
+    @property
+    def value(self) -> Any:
+        """1 at the start, large where the assumptions look broken."""
+        if self._value is None:
+            self._value = monitor.evidence(self.count) if self._anytime else ranks.evidence(self.bets)
+            if not self._anytime and some(self.count.rounds):
+                counted = np.where(self.count.rounds > 0.0, monitor.evidence(self.count) / 2.0, 0.0)
+                self._value = np.maximum(self._value, counted)
+        return self._value
+
+    def bet(self, chance: Any) -> None:
+        """Bet on a round's p-value, where it is a number."""
+        self.bets = ranks.update(self.bets, chance)
+        self._notice()
+
+    def expect(self, risk: Any, counted: Any) -> None:
+        """Count a decided round as one that kept its bound, so that open and lost rounds hide nothing."""
+        more = monitor.update(self.count, np.zeros(self._lanes, dtype=bool) if self._lanes else False, risk)
+        self._value = None
+        if counted is True:
+            self.count = more
+            return
+        log_evidence = np.where(np.asarray(counted)[..., None], more.log_evidence, self.count.log_evidence)
+        self.count = monitor.Monitor(log_evidence, self.count.rounds + counted, self.count.violations)
+
+    def exceed(self, over: Any) -> None:
+        """Count an expected round as one that exceeded its bound."""
+        self.count = monitor.revise(self.count, np.asarray(over, dtype=float))
+        self._notice()
+
+    def _notice(self) -> None:
+        self._value = None
+        self.crossed = self.crossed | (self.value >= self._limit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HPStudent(Family):
     """Play z_safe from the Student bound if benefit is expected, else a probe of it; every round is informative.
 
-    Args:
-        guarantee: "per_round": P(C > τ) ≤ δ in every round, over the past too. "tolerance": in each round, with
-            probability ≥ 1 − δ′ over the past, P(C > τ | past) ≤ δ. "anytime": with probability ≥ 1 − δ′, that in
-            all rounds at once, whatever contexts do. All but the first need `estimation_risk` (δ′).
+    Attributes:
+        form: the option `guarantee`. "per_round": P(C > τ) ≤ δ in every round, over the past too. "tolerance": in each
+            round, with probability ≥ 1 − δ′ over the past, P(C > τ | past) ≤ δ. "anytime": with probability ≥ 1 − δ′,
+            that in all rounds at once, whatever contexts do. All but the first need `estimation_risk` (δ′).
         start_dose: an intensity in (0, 1] that you declare safe for every context, used while there is no bound.
             None: the first-round dose certified by the spec's constants.
         probe: as for `hp_probe`, but above 0: a round without a dose would be left out because of its outcome.
-        lag: for an Agent: how many of the latest rounds a decision leaves out, because their outcomes may still be
-            open. While an older one is open the start dose is given. "anytime" needs none.
+        lag: how many of the latest rounds a decision leaves out, because their outcomes may still be open. While an
+            older one is open the start dose is given. "anytime" needs none.
         either: give no more than `hp_conformal` would (without groups), and the start dose until both have a bound: the
             guarantee then holds if the noise is Gaussian, *or* if rounds are exchangeable. For "per_round".
         mixture_ridge, mixture_shape: λ and a of the anytime bound. λ is in units of a squared context: d times its mean
@@ -84,97 +196,46 @@ def hp_student(
 
     Reference: this project, docs/student.md; Student's t prediction interval is a textbook's (Seber and Lee 2003, 5.3).
     """
-    _check(guarantee, start_dose, probe, lag)
-    require(either in (True, False), "either", either, "must be True or False")
-    rule = "has no proof with either=True: the conformal guarantee is over the past rounds too"
-    require(not either or guarantee == "per_round", "guarantee", guarantee, rule, "use guarantee='per_round'")
-    other = conformal_part(start_dose, lag) if either else None
-    for name, value in (("mixture_ridge", mixture_ridge), ("mixture_shape", mixture_shape)):
-        require(is_number(value) and 0.0 < value < math.inf, name, value, "must be a number > 0")
-    mixture = Mixture(float(mixture_ridge), float(mixture_shape))
-    certified, anytime = fixed(), guarantee == "anytime"
 
-    def volume(state: Learned, fit: Fit, seen: Fitted, weight: Any) -> tuple[Any, Any]:
-        """Exact when a look is due. In between g_min, which never falls, stays, and a round adds
-        ln(1 + xᵀ(λI + G)⁻¹x) to ln det. With G's eigenvalues g, xᵀ(λI + G)⁻¹x is w² times a mean of g/(g + λ), which is
-        concave in g, and that mean of g is ‖x‖²/w², so it is at most ‖x‖²/(λ + ‖x‖²/w²) (Jensen); ‖x‖²/λ before G has
-        full rank.
-        """
-        count = int(np.max(fit.rounds))
-        if fit.outside is None and (seen.beyond is not None or least_squares.is_due(count, 6)):
-            values = 1.0 / np.linalg.eigvalsh(fit.inverse)
-            return np.sum(np.log1p(values / mixture.ridge), axis=-1), values[..., -1]
-        square, leverage = seen.norm * seen.norm, seen.width * seen.width
-        if seen.beyond is None:
-            added = square * leverage / np.maximum(square + mixture.ridge * leverage, 1e-300)
-        else:
-            added = square / mixture.ridge
-        more = np.log1p(added)
-        return state.log_det + np.where(np.asarray(weight) > 0.0, more, 0.0), state.least
+    name = "hp_student"
+    label = "HP-Student"
+    guarantee = "student"
+    counts = False
+    stop_rules = ("student_drift", "alarm")
+    watches_lanes = False
+    uncompiled = "needs quantiles of Student's t, which JAX does not have"
 
-    def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = (), spec: Any = None) -> Learned:
-        second = None
-        if other is not None:
-            bound = other.on(Task(dim=dim, spec=spec, dose=Dose(identity(), identity())))
-            second = bound, bound.init(batch)
-        return Learned(least_squares.init(dim, batch=batch), np.zeros(batch), np.zeros(batch), second)
+    form: Literal["per_round", "tolerance", "anytime"] = option(
+        "per_round",
+        lambda form: form in FORMS,
+        "must be one of " + ", ".join(map(repr, FORMS)),
+        written="guarantee",
+    )
+    start_dose: float | None = option(
+        None, is_start_dose, "must be a number in (0, 1]", "or None for the certified one"
+    )
+    probe: float | Literal["sqrt"] = option(
+        0.001,
+        lambda probe: is_probe(probe) and probe != 0.0,
+        "must be 'sqrt' or a number in (0, 1]",
+        "every round must teach",
+    )
+    lag: int = option(
+        0, lambda lag: is_whole(lag, 0), "must be a whole number >= 0", "how many rounds an outcome may take"
+    )
+    either: bool = option(False, lambda either: either in (True, False), "must be True or False")
+    mixture_ridge: float = option(5.0, lambda size: is_number(size) and 0.0 < size < math.inf, "must be a number > 0")
+    mixture_shape: float = option(10.0, lambda size: is_number(size) and 0.0 < size < math.inf, "must be a number > 0")
 
-    def predict(state: Learned, context: Any) -> Fitted:
-        seen = least_squares.predict(state.fit, context)
-        if other is not None:
-            bound, rounds = state.other
-            bound.begin(rounds)
-            asked = Asked(context, seen.norm, 1.0)
-            seen = seen._replace(other=(asked, bound.bound(rounds, asked)))
-        return seen._replace(log_det=state.log_det, least=state.least) if anytime else seen
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        rule = "has no proof with either=True: the conformal guarantee is over the past rounds too"
+        fits = not self.either or self.form == "per_round"
+        require(fits, "guarantee", self.form, rule, "use guarantee='per_round'")
 
-    def update(state: Learned, prediction: Fitted, reward: Any, cost: Any, weight: Any) -> Learned:
-        fit = least_squares.update(state.fit, prediction, reward, cost, weight)
-        if other is not None:
-            bound, rounds = state.other
-            asked, found = prediction.other
-            bound.open(rounds, asked, found, 0.0)
-            told = Told(KNOWN, reward, cost, np.asarray(weight), cost, 0.0, 0.0, 0.0, asked.context)
-            bound.tell(rounds, rounds.count - 1, told)
-        kept = volume(state, fit, prediction, weight) if anytime else (state.log_det, state.least)
-        return Learned(fit, *kept, state.other)
+    # --- The task
 
-    def decide(prediction: Any, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
-        bound = cost_upper(prediction, guarantee, spec.violation_risk, spec.estimation_risk, mixture=mixture)
-        if other is not None:
-            second = conformal_bound(prediction.other, spec)
-            bound = namespace(bound, second).maximum(bound, second)
-        xp = namespace(bound)
-        ready = bound < math.inf
-        safe = largest_safe_intensity(xp.where(ready, bound, 0.0), 0.0, threshold=spec.threshold - baseline_cost)
-        if not (ready if isinstance(ready, bool) else np.all(ready)):
-            first = SafeSet(xp.where(safe.certified, start_dose, 0.0), safe.certified)
-            if start_dose is None:
-                first = certified.decide(prediction, spec, round=round, coin=coin, baseline_cost=baseline_cost).safe
-            safe = SafeSet(*(xp.where(ready, *parts) for parts in zip(safe, first, strict=True)))
-        index = xp.where(prediction.ready, prediction.reward, 0.0)
-        return choose(index, safe, Bounds(prediction.reward, bound, 0.0, 0.0, False), probe=probe_share(probe, round))
-
-    options = {"guarantee": guarantee, "start_dose": start_dose, "probe": probe, "lag": lag, "either": either}
-    options |= {"mixture_ridge": mixture_ridge, "mixture_shape": mixture_shape}
-    own: Any = {"init": init, "predict": predict, "update": update}
-    return Policy("hp_student", "HP-Student", "student", decide, options, check=_check_spec(guarantee), **own)
-
-
-def conformal_part(start_dose: float | None, lag: int) -> Any:
-    """The policy whose dose is not exceeded with either=True: its guarantee is over all rounds, as that of
-    HP-Student.
-    """
-    return hp_conformal(groups="none", start_dose=start_dose, lag=lag, **OFF)
-
-
-def conformal_bound(prediction: Any, spec: SafetySpec) -> Any:
-    """U(x) of `hp_conformal`; ∞ where there is none."""
-    return prediction[1].numbers["cost_upper"]
-
-
-def _check_spec(guarantee: str) -> Any:
-    def check(spec: SafetySpec) -> None:
+    def check(self, spec: SafetySpec) -> None:
         """Refuse what the proofs do not cover."""
         sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
         rule = "must be 0 for hp_student: C/g would be noisier at lower doses"
@@ -186,15 +247,434 @@ def _check_spec(guarantee: str) -> Any:
         require(each, "guarantee", spec.guarantee, "is not what hp_student gives", "use guarantee='student'")
         half = np.all(np.asarray(spec.violation_risk) < 0.5)
         require(half, "violation_risk", spec.violation_risk, "must be below 0.5 for hp_student")
-        known = guarantee == "per_round" or spec.estimation_risk is not None
-        rule = f"is missing: guarantee={guarantee!r} needs it beside violation_risk"
+        known = self.form == "per_round" or spec.estimation_risk is not None
+        rule = f"is missing: guarantee={self.form!r} needs it beside violation_risk"
         require(known, "estimation_risk", None, rule, "0.01 is usual")
 
-    return check
+    def on(self, task: Task, **options: Any) -> Any:
+        """This policy for a task; of several costs each has its own bound, and the smallest setting counts."""
+        self.check(task.spec)
+        if task.spec.costs is not None:
+            rule = "takes one cost with either=True, because the conformal guarantee has no proof for several"
+            require(not self.either, "policy", self.name, rule, "use either=False")
+            made = replace(self, **options)
+            start = {"start_dose": declared_dose(made.start_dose, task)} if task.live else {}
+            return combine.Smallest(of=made, named=replace(made, **start)).on(task)
+        if task.live:
+            rule = "has levels: rounds whose bound lies below the lowest one would get no dose, and which rounds get "
+            rule += "none must not depend on outcomes"
+            way_out = "use a dial without levels, hp_conformal or hp_shield"
+            require(task.dial.levels is None, "dial", task.dial.levels, rule, way_out)
+            options = {"start_dose": declared_dose(self.start_dose, task), **options}
+        if not self.either:
+            return super().on(task, **options)
+        made = replace(self, **options)
+        # Its guards are no part of the proof, and its guarantee must be over all rounds, as this one is.
+        plain = {"groups": "none", "reach": None, "history": "calibrate", "least_dose": None}
+        conformal = hp_conformal(start_dose=made.start_dose, lag=made.lag, **plain)
+        members = {"student": replace(made, either=False), "conformal": conformal}
+        return combine.Either(whole=made, members=members).on(task)
+
+    @cached_property
+    def start(self) -> Start:
+        """What is given while there is no bound."""
+        return Start(self.start_dose, self.task, self.safe_spec)
+
+    @property
+    def start_action(self) -> float | None:
+        return self.start.action
+
+    @property
+    def fallback_action(self) -> float | None:
+        return self.start.fallback
+
+    @cached_property
+    def anytime(self) -> bool:
+        """Whether its guarantee holds given the past, in all rounds at once."""
+        return self.form == "anytime"
+
+    @cached_property
+    def _mixture(self) -> Mixture:
+        return Mixture(float(self.mixture_ridge), float(self.mixture_shape))
+
+    @cached_property
+    def _failure(self) -> Any:
+        """What of δ′ may be spent: in an epoch of the anytime guarantee, its part."""
+        risk = self.safe_spec.estimation_risk
+        return risk if risk is None or not self.anytime else risk * epoch_share(self.task.epoch)
+
+    # --- Rounds
+
+    def init(self, lanes: tuple[int, ...] = (), *, watch: bool = True) -> Learned:
+        arithmetic = self._arithmetic(lanes)
+        watched = Watch(lanes, self.task.alarm_at, anytime=self.anytime) if watch else None
+        return Learned(arithmetic.init(self.task.dim, lanes), lanes, self.task.dim, watched)
+
+    @staticmethod
+    def _arithmetic(lanes: Any) -> Any:
+        """Certified for one lane, plain for many."""
+        return least_squares if lanes else triangle
+
+    def begin(self, state: Learned) -> None:
+        self._learn(state)
+
+    def bound(self, state: Learned, asked: Asked) -> Bound:
+        rounds, used, waiting = state.rounds, self._used(state), 0
+        seen = raw = self._predict(state, asked.context, asked.norm)
+        if not self.anytime and rounds.waits and some(rounds.learned < used):
+            behind = rounds.learned < used
+            waiting, seen = rounds.awaited(used), raw._replace(ready=raw.ready & np.logical_not(behind))
+            if not rounds.learned.shape:
+                waiting, seen = int(waiting), seen._replace(ready=False)
+        if not (self.task.exact or self.anytime):
+            seen = seen._replace(ready=False if isinstance(seen.ready, bool) else seen.ready & False)
+        upper, room, index, limit = self._upper(seen), self.safe_spec.threshold - asked.baseline, seen.reward, ""
+        known = upper < math.inf
+        if every(known):
+            safe = largest_safe_intensity(upper, 0.0, threshold=room)
+        else:
+            safe = largest_safe_intensity(where(known, upper, 0.0), 0.0, threshold=room)
+            safe = SafeSet(*(where(known, *parts) for parts in zip(safe, self.start.safe(asked), strict=True)))
+            index, limit = where(seen.ready, seen.reward, 0.0), self._why_start(waiting, rounds)
+        numbers = {
+            "reward": seen.reward,
+            "cost": seen.cost,
+            "cost_upper": upper,
+            "width": seen.width,
+            "spread": seen.spread,
+            "degrees": seen.degrees,
+            "norm": seen.norm,
+            "rounds": seen.rounds,
+            "condition": seen.condition,
+            "rounding": seen.rounding,
+            "log_det": seen.log_det,
+            "least": seen.least,
+            "enough": seen.ready,
+            "waiting": waiting,
+            "lost": rounds.lost if rounds.learned.shape else int(rounds.lost),
+            "epoch": self.task.epoch,
+            "exact": self.task.exact,
+        }
+        return Bound(index, safe.intensity, numbers, known, safe.certified, memo=Seen(seen, upper, raw), limit=limit)
+
+    def choose(self, bound: Bound, asked: Asked) -> Any:
+        return probed(bound, asked.number**-0.5 if self.probe == "sqrt" else float(self.probe))
+
+    def open(self, state: Learned, asked: Asked, bound: Bound | None, chosen: Any) -> None:
+        if bound is None:
+            state.before += 1
+            state.rounds.open(asked.context, chosen)
+            return
+        rounds, own = state.rounds, {}
+        if state.watch is not None:
+            counting = self.anytime or (rounds.waits and (rounds.lost > 0) | (rounds.learned < self._used(state)))
+            if some(counting):
+                risk = self.spec.violation_risk
+                upper = bound.memo.upper if self.anytime else self._tolerated(state, bound.memo.raw, risk)
+                own["upper"] = where(counting, upper, math.inf)
+                state.watch.expect(risk, own["upper"] < math.inf)
+        state._opened = rounds.open(asked.context, chosen, **own), state.fit, bound.memo.raw
+
+    def tell(self, state: Learned, place: int, told: Told) -> None:
+        rounds = state.rounds
+        known = (told.fate == KNOWN) & (told.weight > 0.0)
+        everywhere = every(known)
+        fate = KNOWN if everywhere else self._fate(state, place, told, known)
+        if state.watch is not None and rounds.waiting.first <= place:
+            self._judge(state, place, told, known)
+        latest, fit, seen = state._opened
+        if everywhere and latest == place and fit is state.fit and rounds.at_once(place, self._used(state)):
+            self._absorb(state, seen, told.reward, told.cost, True)
+        else:
+            rounds.tell(place, fate, told.reward, told.cost)
+            self._learn(state)
+
+    def evidence(self, state: Learned) -> dict[str, Evidence]:
+        if state.watch is None:
+            return {}
+        return {self.stop_rules[self.anytime]: Evidence(state.watch.value, state.watch.crossed, self.task.alarm_at)}
+
+    def restart(self, state: Learned) -> None:
+        if state.watch is not None:
+            state.watch.restart()
+
+    def keeps(self, changed: set[str]) -> bool:
+        return not changed
+
+    # --- How
+
+    def _used(self, state: Learned) -> int:
+        """How many rounds the next decision uses."""
+        return state.rounds.opened if self.anytime else max(state.before, state.rounds.opened - self.lag)
+
+    def _predict(self, state: Learned, context: Any, norm: Any = None) -> Fitted:
+        """The fit at a context."""
+        seen = self._arithmetic(state.rounds.learned.shape).predict(state.fit, context, norm)
+        return seen._replace(log_det=state.log_det, least=state.least) if self.anytime else seen
+
+    def _upper(self, seen: Fitted) -> Any:
+        """U(x)."""
+        return cost_upper(seen, self.form, self.safe_spec.violation_risk, self._failure, mixture=self._mixture)
+
+    def _tolerated(self, state: Learned, seen: Fitted, risk: Any) -> Any:
+        """What C/g of a round exceeds with probability at most `risk`, given the past."""
+        learned, opened = state.rounds.learned - state.before, state.rounds.opened - state.before
+        failure = spent_in(learned + 1.0, 1.0) * spent_in(opened - learned + 1.0, 0.5 / self.task.alarm_at)
+        if not state.rounds.learned.shape:
+            failure = float(failure)
+        return cost_upper(seen, "tolerance", risk, failure)
+
+    def _why_start(self, waiting: Any, rounds: Prefix) -> str:
+        if not (self.task.exact or self.anytime):
+            return "forgotten"
+        return "open_rounds" if some(waiting) or some(rounds.lost) else "start_dose"
+
+    def _fate(self, state: Learned, place: int, told: Told, known: Any) -> Any:
+        """The fate of a round for learning. Nothing was given: if the baseline cost alone excluded a dose, the context
+        decided that, and the round is left out; so it is under the anytime guarantee where the policy gave nothing.
+        """
+        rounds = state.rounds
+        nothing = (told.fate == KNOWN) & np.logical_not(known) | (told.fate == LOST)
+        harmless = told.baseline >= self.spec.threshold
+        if place < state.before:
+            harmless = True
+        elif self.anytime and place >= rounds.waiting.first:
+            harmless = harmless | (rounds.at("chosen", place) <= 0.0)
+        fate = np.where(nothing, np.where(harmless, LEFT_OUT, LOST), told.fate)
+        return np.where(told.fate == THROTTLED, LOST, fate)
+
+    def _judge(self, state: Learned, place: int, told: Told, known: Any) -> None:
+        """Count a round as one that exceeded its bound, whatever other rounds are open."""
+        rounds, watch = state.rounds, state.watch
+        upper = rounds.at("upper", place)
+        if watch is None or not some(upper < math.inf):
+            return
+        quotient = where(known, told.cost, -math.inf)
+        if some(told.fate == THROTTLED):
+            quotient = np.where(
+                told.fate == THROTTLED, self._least_quotient(told, rounds.at("chosen", place)), quotient
+            )
+        over = quotient > upper
+        if some(over) and some(over := over & rounds.is_open(place)):
+            watch.exceed(over)
+
+    def _least_quotient(self, told: Told, advised: Any) -> Any:
+        """A lower bound on C/g of a round whose setting was lowered because of its outcome: the advice would have cost
+        at least as much. −∞ where the cost shows nothing, or more was applied than advised.
+        """
+        above, task = np.asarray(told.measured - told.baseline, dtype=float), self.task
+        applied = task.dose.cost.effect(task.dial.action(told.action))
+        shown = (above > 0.0) & (advised > 0.0) & (applied <= advised)
+        return np.where(shown, above / np.where(shown, advised, 1.0) * (1.0 - ROUNDING), -math.inf)
+
+    def _learn(self, state: Learned) -> None:
+        """Learn, in order, every known round that the next decision uses."""
+        rounds = state.rounds
+        if not rounds.waits:
+            return
+        for rows, known in rounds.turns(self._used(state)):
+            seen = self._predict(state, rounds.take("context", rows))
+            self._absorb(state, seen, rounds.take("reward", rows), rounds.take("cost", rows), known)
+
+    def _absorb(self, state: Learned, seen: Fitted, reward: Any, cost: Any, known: Any) -> None:
+        """Bet on a round, and learn from it, in the lanes where it is known."""
+        lanes = state.rounds.learned.shape
+        arithmetic = self._arithmetic(lanes)
+        if state.watch is not None and not self.anytime:
+            chance = chance_above(seen, cost)
+            state.watch.bet(np.where(known, chance, math.nan) if lanes else chance)
+        before = state.log_det, state.least
+        state.fit = arithmetic.update(state.fit, seen, reward, cost, known)
+        if self.anytime:
+            state.log_det, state.least = arithmetic.volume(before, state.fit, seen, known, ridge=self.mixture_ridge)
+
+    # --- The certificate
+
+    def terms(self, decided: Decided | None) -> Terms:
+        if decided is None:
+            return Terms(self.statement(None), self._assumptions(self.guarantee))
+        claimed = GUARANTEES[decided.guarantee].claimed
+        assumptions = self._assumptions(decided.guarantee) if claimed else []
+        return Terms(
+            self.statement(decided),
+            assumptions,
+            self._reckoned(decided),
+            self._facts(decided),
+        )
+
+    def statement(self, decided: Decided | None) -> str:
+        """The guarantee in one sentence."""
+        guarantee, epoch = (self.guarantee, 1) if decided is None else (decided.guarantee, decided.numbers["epoch"])
+        spec, given, event = self.spec, GUARANTEES[guarantee], words.event(self.spec)
+        limited = f"P({event}) <= {spec.violation_risk:g} in this round"
+        if not given.proved:
+            return f"none is proved yet: P({event}) rests on your judgement alone (you declared the start dose safe)"
+        if given.from_constants:
+            return f"{limited}, from the constants (start-up)"
+        if self.either:
+            return f"{limited}, for Gaussian noise of any size, or for exchangeable rounds"
+        if self.form == "per_round":
+            return f"{limited}, for Gaussian noise of any size"
+        sure = f"with probability {1.0 - spec.estimation_risk:g}"
+        if self.form == "tolerance":
+            return f"{sure} over the past rounds, {limited} given them, for Gaussian noise of any size"
+        since = "" if epoch == 1 else f", those before each of {epoch - 1} new starts included"
+        return f"{sure}, in all rounds at once{since}, {limited} given the past, for Gaussian noise of any size"
+
+    def _assumptions(self, guarantee: str) -> list[str]:
+        """The conditions of a decision's guarantee, one sentence each."""
+        shared = [
+            words.exact_curves(self.task.dose),
+            "sensors measure without error; any stated baseline cost is exact",
+            "every applied action is above zero and at most the advised one; whoever chooses it may use any knowledge",
+        ]
+        start = words.start_assumptions(guarantee, self.spec, shared)
+        if start is not None:
+            return start
+        fixed = "the features, the lag and the probe" + (", λ and a of the mixture" if self.anytime else "")
+        own = [
+            "the mean cost per unit of intensity is linear in the context",
+            *(ANYTIME if self.anytime else PER_ROUND),
+        ]
+        if self.either:
+            own = [f"either {'; '.join(own)}; or {EXCHANGEABLE}"]
+        late = f"the lag, {self.lag} rounds, was fixed in advance: outcomes that come later delay decisions, and if "
+        late += "those are the high ones, costs exceed more often among the rounds with a bound than stated for all"
+        return [
+            *own,
+            *shared,
+            *([] if self.anytime else [late, CHOSEN_ROUNDS]),
+            *([MARGINAL] if self.form == "per_round" else []),
+            "rounds from before the first decision, if any, satisfy all of this too",
+            f"{fixed} were fixed before the first round",
+        ]
+
+    def _facts(self, decided: Decided) -> dict[str, Any]:
+        """Plain values: the fit, the bound, what it waits for, and how often learning has begun."""
+        spec, numbers = self.spec, decided.numbers
+        risk = {"violation_risk": spec.violation_risk, "this_round": spec.violation_risk}
+        if spec.estimation_risk is not None:
+            risk["estimation_risk"] = spec.estimation_risk
+            if self.anytime:
+                risk["this_epoch"] = spec.estimation_risk * epoch_share(numbers["epoch"])
+        conformal = {}
+        if self.either:
+            names = {"cost_upper": "cost_upper", "calibration_rounds": "size", "rounds": "rounds"}
+            conformal = {"conformal": {name: numbers[f"conformal.{key}"] for name, key in names.items()}}
+        return {
+            "risk": risk,
+            "model": {
+                "reward": numbers["reward"],
+                "cost": numbers["cost"],
+                "width": numbers["width"],
+                "noise": numbers["spread"] / math.sqrt(numbers["degrees"]),
+                "degrees_of_freedom": numbers["degrees"],
+                "context_norm": numbers["norm"],
+                "informative_rounds": numbers["rounds"],
+                "condition": numbers["condition"],
+            },
+            "open_rounds_needed": numbers["waiting"],
+            "lost_rounds": numbers["lost"],
+            "start_rounds": numbers["starts"],
+            "new_starts": numbers["epoch"] - 1,
+            "cost_upper": numbers["cost_upper"],
+            **conformal,
+        }
+
+    def _reckoned(self, decided: Decided) -> list[str]:
+        """The bound, and the division that gave the largest safe intensity."""
+        numbers, upper = decided.numbers, decided.numbers["cost_upper"]
+        if upper is None:
+            safe = rounded_down(decided.largest)
+            why = self._no_bound(numbers)
+            return [why, f"Until then the largest intensity is {safe}.", *words.part_given(decided)]
+        cost, degrees = numbers["cost"], numbers["degrees"]
+        how = f"the estimate {cost:.4g} + {upper - cost:.4g}"
+        if self.either:
+            other = numbers["conformal.cost_upper"]
+            how = f"the larger of the Student bound and the conformal one, {other:.4g}"
+        elif self.form == "per_round":
+            quantile, noise = (
+                float(t_quantile(degrees, self.spec.violation_risk)),
+                numbers["spread"] / math.sqrt(degrees),
+            )
+            how = f"the estimate {cost:.4g} + t quantile {quantile:.4g} x noise {noise:.4g} x "
+            how += f"sqrt(1 + {numbers['width']:.4g}^2)"
+        count = f"{numbers['rounds']:.0f} rounds, {degrees:.0f} degrees of freedom"
+        bound = f"The bound: cost per unit of intensity is at most {upper:.4g}: {how} ({count})."
+        line = words.largest_intensity(self.spec, decided.baseline, upper, decided.largest)
+        return [bound, line, *words.part_given(decided)]
+
+    def _no_bound(self, numbers: dict[str, Any]) -> str:
+        """Why the start dose is used."""
+        dim = self.task.dim
+        if not (numbers["exact"] or self.anytime):
+            return (
+                "The start: earlier rounds were forgotten, and nobody vouched that the reason had nothing to do with "
+                "outcomes. The same reason may arise again, and the rounds in force would be a selection, so there is "
+                "no exact bound any more. A new study begins afresh, once that reason is gone."
+            )
+        if numbers["lost"]:
+            return (
+                f"The start: {numbers['lost']} rounds that this decision needs have no outcome, for a reason that may "
+                "be related to it. Vouch for such reasons when you report; or start again without the earlier rounds "
+                "(resume with forget), which brings a bound back only if you can vouch that the reason of the loss, "
+                "and of starting again, has nothing to do with outcomes."
+            )
+        if numbers["waiting"]:
+            return f"The start: {numbers['waiting']} rounds that this decision needs are still open (lag {self.lag})."
+        if numbers["enough"] and self.either:
+            return f"The start: the conformal bound needs more rounds; there are {numbers['conformal.rounds']}."
+        if not numbers["enough"]:
+            return (
+                f"The start: a bound needs {dim + SPARE} known rounds whose contexts have rank {dim} and a condition "
+                f"of at most {WORST:g}; there are {numbers['rounds']:.0f} rounds."
+            )
+        return f"The start: the size of the noise has no upper bound yet, after {numbers['rounds']:.0f} rounds."
 
 
-def _check(guarantee: Any, start_dose: Any, probe: Any, lag: Any) -> None:
-    require(guarantee in FORMS, "guarantee", guarantee, "must be one of " + ", ".join(map(repr, FORMS)))
-    check_start_dose(start_dose)
-    check_probe(probe, always=True)
-    require(is_whole(lag, 0), "lag", lag, "must be a whole number >= 0", "how many rounds an outcome may take")
+PER_ROUND = (
+    "the cost's noise per unit of intensity is Gaussian, independent over rounds, and of one size for all contexts and "
+    "doses (watched: see evidence)",
+    "no context depends on past costs, past doses or other outcomes with the same noise; contexts may drift",
+    "an outcome that is missing and vouched for as unrelated is unrelated to every cost",
+)
+ANYTIME = (
+    "given the past, the context and the dose, the cost's noise per unit of intensity is Gaussian, and of one size "
+    "for all; contexts may react to anything in the past",
+    "an outcome that is missing and vouched for as unrelated is unrelated to its cost",
+)
+EXCHANGEABLE = (
+    "rounds are exchangeable: contexts and outcomes per unit of intensity, without drift or carry-over; and whatever "
+    "was left out was left out for an unrelated reason"
+)
+CHOSEN_ROUNDS = (
+    "no rounds were forgotten, and the study was begun and amended, for no reason that is related to outcomes, unless "
+    "it follows from contexts and this policy's own evidence alone"
+)
+MARGINAL = (
+    "the probability is over the past rounds too; among rounds given a full dose it is at most the stated one only if "
+    "the reward's noise is independent of the cost's"
+)
+
+
+def hp_student(
+    *,
+    guarantee: Literal["per_round", "tolerance", "anytime"] = "per_round",
+    start_dose: float | None = None,
+    probe: float | Literal["sqrt"] = 0.001,
+    lag: int = 0,
+    either: bool = False,
+    mixture_ridge: float = 5.0,
+    mixture_shape: float = 10.0,
+) -> HPStudent:
+    """`HPStudent`, whose option `guarantee` is the field `form` there, because every policy has a guarantee."""
+    return HPStudent(
+        form=guarantee,
+        start_dose=start_dose,
+        probe=probe,
+        lag=lag,
+        either=either,
+        mixture_ridge=mixture_ridge,
+        mixture_shape=mixture_shape,
+    )

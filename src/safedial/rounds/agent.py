@@ -31,6 +31,7 @@ from safedial.rounds.outcome import Asked, Outcome, Round, Sample, check_past, l
 from safedial.rounds.rules import Rules, own_values, with_own_functions
 from safedial.rounds.validation import (
     check_decision,
+    check_forgetting,
     column,
     in_row,
     listed,
@@ -192,7 +193,7 @@ class Agent:
         """The rule that stopped the agent: "alarm", "drift", "noise_broken", ... (`LIMITS`), or "" if none has."""
         return self._stop_reason
 
-    def resume(self, *, forget: bool = False) -> None:
+    def resume(self, *, forget: bool = False, unrelated: bool = False) -> None:
         """Clear the rule that stopped the agent and restart its evidence, once a person has found out what went wrong.
 
         No other evidence is cleared: after `noise_broken` that of violations stays, after `alarm` that of the noise. If
@@ -201,9 +202,13 @@ class Agent:
         Args:
             forget: HP-Conformal, HP-Shield, HP-Student: start again without the earlier rounds, if they no longer
                 resemble new ones. Open decisions can then be reported only by context and action.
+            unrelated: with `forget`: you state that the reason for starting again has nothing to do with outcomes, or
+                is this agent's own alarm. Otherwise the rounds in force from then on are a selection, and HP-Student
+                gives no exact guarantee again, except `guarantee="anytime"`, which allows any reason.
         """
+        check_forgetting(forget, unrelated)
         if forget:
-            self._learner.forget()
+            self._learner.forget(unrelated=unrelated)
             self._open.clear()
             self._expected = self._decisions
         self._learner.restart_evidence()

@@ -263,6 +263,8 @@ LIMITS = {
     "reach": "the reach: a higher setting lies too far beyond those tried so far; a guard, not a proof",
     "no_information": "costs carry no information because too many have the same value, so the start dose is used; "
     "report the measured quantity, not its excess over a limit",
+    "forgotten": "earlier rounds were forgotten for a reason that may be related to outcomes, and may arise again, so "
+    "the start dose is used and nothing more is guaranteed",
     "open_rounds": "rounds that this decision needs have no outcome yet, so the start dose is used",
     "start_dose": "too little is known about rounds like this one, so the start dose is used",
     "count_rule": "the count rule: at a higher setting too many of the past rounds could have broken the threshold",

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from safedial.errors import require
+from safedial.errors import refusal, require
 from safedial.model.costs import split_spec
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec
@@ -20,13 +20,6 @@ from safedial.policies.linear import OwnRule
 from safedial.rounds.learner import Learner
 from safedial.rounds.policy_learner import Driver
 from safedial.rounds.rules import Rules, plain_options
-from safedial.rounds.several_learners import SeveralStudents
-from safedial.rounds.student_learner import EitherLearner, StudentLearner
-
-NAMED: dict[str, type[Learner]] = {
-    "hp_student": StudentLearner,
-}
-"""Policies with a learner of their own."""
 
 
 def kind_of(policy: Policy | Family, spec: SafetySpec | None = None) -> Any:
@@ -36,28 +29,20 @@ def kind_of(policy: Policy | Family, spec: SafetySpec | None = None) -> Any:
         return kind
     rule = "takes one cost: only certified policies with a linear estimate, hp_student and hp_shield have a proof for "
     way_out = "use hp_probe or hp_ucb, guarantee='student' with hp_student, or guarantee='bracket' with hp_shield"
-    require(kind is StudentLearner, "policy", policy.name, f"{rule}several", way_out)
-    return SeveralStudents
+    raise refusal("policy", policy.name, f"{rule}several", way_out)
 
 
 def _kind_of(policy: Policy) -> Any:
     if policy.learner is not None:
         return policy.learner
-    found = EitherLearner if policy.options.get("either") else NAMED.get(policy.name)
-    own = set(policy.own_parts) - {"decide"} if found else not policy.is_linear
     words, out = "has its own learner, which runs only in simulations", "simulate it, or give the policy a `learner`"
-    require(not own, "policy", policy.name, words, out)
-    return found or Driver(OwnRule(record=policy))
+    require(policy.is_linear, "policy", policy.name, words, out)
+    return Driver(OwnRule(record=policy))
 
 
 def make_learner(rules: Rules) -> Learner:
     """The learner that the rules' policy needs, before any outcome."""
-    kind = rules.learner
-    if isinstance(kind, Driver):
-        return kind(rules)
-    if issubclass(kind, SeveralStudents):
-        return kind(rules, {name: make_learner(part) for name, part in rules.parts.items()})
-    return kind(rules)
+    return rules.learner(rules)
 
 
 def split_rules(rules: Rules) -> Rules:
@@ -72,8 +57,7 @@ def _part(rules: Rules, name: str, spec: SafetySpec) -> Rules:
     """One cost's rules: its spec, and its own dose curve where it states one."""
     own = (rules.spec.costs or {})[name].curve or rules.dose.cost
     is_identity = rules.dial.is_plain and own.name == "identity"
-    kind = StudentLearner if rules.learner is SeveralStudents else rules.learner
-    return rules._replace(spec=spec, dose=rules.dose._replace(cost=own), is_identity=is_identity, learner=kind)
+    return rules._replace(spec=spec, dose=rules.dose._replace(cost=own), is_identity=is_identity)
 
 
 def saved_policy(saved: Mapping[str, Any], given: Policy | Family | None) -> Policy | Family:

@@ -305,10 +305,13 @@ class Learner(ABC):
     def restart_evidence(self) -> None:
         """Restart its own evidence."""
 
-    def forget(self) -> None:
-        """Start again without the earlier rounds."""
+    def forget(self, *, unrelated: bool = False) -> None:
+        """Start again without the earlier rounds. `unrelated`: for a reason that has nothing to do with outcomes."""
         words = "is only for hp_conformal, hp_shield and hp_student; the rounds of a certified learner stay valid"
         raise InvalidInput(f"forget = True: {words}")
+
+    def begins_after(self, before: Learner) -> None:
+        """Begin with nothing learned, after another learner whose rounds are not kept."""
 
     def coef(self, target: str) -> Array:
         """The coefficients of "reward" or "cost"."""

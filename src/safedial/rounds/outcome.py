@@ -199,7 +199,8 @@ def check_past(rules: Rules, sample: Sample) -> None:
     if not given and GUARANTEES[rules.policy.guarantee].gaussian and rules.policy.options["guarantee"] != "anytime":
         rule = "was given, in a round before the first decision: which rounds get nothing must not depend on outcomes"
         way_out = (
-            "leave such rounds out if contexts alone decided it; else every round up to and including the last of them"
+            "leave such rounds out if contexts alone decided it; else leave out the whole past, since the rounds after "
+            "the last of them are a selection too: those in which nobody withheld anything"
         )
         raise refusal("action", sample.applied, rule, way_out)
 

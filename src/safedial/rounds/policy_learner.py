@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,7 +40,7 @@ without any noise in the round, and how far rounding may have raised the cost's.
 AMENDABLE = ("threshold", "fallback_action", "high_fallback", "guard")
 """Fields of a study on which what a certified policy learns may not depend: its own `keeps` says so of a spec's."""
 
-AT_START = ("start_dose", "no_information", "open_rounds", "shield_start")
+AT_START = ("start_dose", "no_information", "open_rounds", "forgotten", "shield_start")
 """The keys of `LIMITS` that say why a start dose was given."""
 
 
@@ -228,7 +229,9 @@ class PolicyLearner(Driver):
     def choose(
         self, rules: Rules, spec: Any, prediction: Ask, *, round: float, coin: float, baseline_cost: float
     ) -> tuple[Any, Choice]:
-        policy = rules.policy  # which an amendment may have changed
+        # An amendment that keeps what was learned may have changed the rules, and a new start the policy's task.
+        known = self.policy.task.spec
+        policy = self.policy if rules.spec is known or rules.spec == known else rules.policy
         context, norm, proposal, stated, state = prediction
         asked = Asked(context, norm, round, baseline_cost, coin, proposal, stated)
         bound = policy.bound(state, asked)
@@ -365,13 +368,26 @@ class PolicyLearner(Driver):
         self._latest = None
         self.policy.restart(self._state)
 
-    def forget(self) -> None:
-        """Start again without rounds, after a change that made the earlier ones useless."""
+    def forget(self, *, unrelated: bool = False) -> None:
+        """Start again without rounds, after a change that made the earlier ones useless: a new epoch. `unrelated`: the
+        reason for it has nothing to do with outcomes.
+        """
         if not self.watches_itself:
             super().forget()
-        self._state, self.samples, self.opened_rounds, self._latest = self.policy.init(), 0, 0, None
-        self._seen = None
+        task = self.policy.task
+        self._begin_epoch(task.epoch + 1, exact=task.exact and unrelated)
+        self.samples, self.opened_rounds = 0, 0
         self._contexts.clear()
+
+    def begins_after(self, before: Learner) -> None:
+        if isinstance(before, PolicyLearner):
+            task = before.policy.task
+            self._begin_epoch(task.epoch + 1, exact=task.exact)
+
+    def _begin_epoch(self, epoch: int, *, exact: bool) -> None:
+        """Begin with nothing learned."""
+        self.policy = self.policy.on(replace(self.policy.task, epoch=epoch, exact=exact))
+        self._state, self._latest, self._seen = self.policy.init(), None, None
 
     def coef(self, target: str) -> Array:
         """The coefficients that the policy predicts by: its predictions at the unit vectors; for several costs a row
@@ -382,11 +398,14 @@ class PolicyLearner(Driver):
         return self._coef(target if self.rules.parts is None else f"{next(iter(self.rules.parts))}.{target}")
 
     def _coef(self, target: str) -> Array:
-        asked = [Asked(row, 1.0, max(self.opened_rounds, 1)) for row in np.eye(self.policy.task.dim)]
+        number, rows = max(self.opened_rounds, 1), np.eye(self.policy.task.dim)
+        asked = [Asked(row, 1.0, number) for row in (*rows, *-rows)]
         found = [self.policy.bound(self._state, each).numbers.get(target) for each in asked]
         if any(each is None for each in found):
             raise InvalidInput(f"{target}_coef: policy {self.policy.name} has no coefficients")
-        return np.array(found, dtype=np.float64)
+        # Half the difference to the opposite context: what a prediction was raised by, for rounding, cancels.
+        ahead, behind = np.split(np.array(found, dtype=np.float64), 2)
+        return 0.5 * (ahead - behind)
 
     # --- decisions of another processor
 
@@ -410,11 +429,14 @@ class PolicyLearner(Driver):
         return {
             **{f"policy.{name}": value for name, value in table.pack(self._state).items()},
             "counts": np.array([self.samples, self.opened_rounds, -1 if self.starts is None else self.starts]),
+            "epoch": np.array([self.policy.task.epoch, self.policy.task.exact]),
             "open.places": np.array(places, dtype=np.int64),
             "open.contexts": np.array(rows, dtype=np.float64).reshape(len(places), self.policy.task.dim),
         }
 
     def restore(self, arrays: dict[str, Any]) -> None:
+        epoch, exact = (int(value) for value in arrays["epoch"])
+        self._begin_epoch(epoch, exact=bool(exact))
         packed = {name.removeprefix("policy."): value for name, value in arrays.items() if name.startswith("policy.")}
         self._state = table.unpack(self.policy.init(), packed)
         self.samples, self.opened_rounds, starts = (int(value) for value in arrays["counts"])

@@ -256,3 +256,11 @@ def _fallback(dial: Dial, given: Any) -> float:
     settable = dial.levels is None or fallback in (dial.low, *dial.levels)
     require(settable, "fallback_action", fallback, f"must be one of the dial's levels {dial.levels}")
     return fallback
+
+
+def check_forgetting(forget: Any, unrelated: Any) -> None:
+    """Check what is said about rounds that a resume forgets."""
+    require(isinstance(forget, bool), "forget", forget, "must be True or False")
+    require(isinstance(unrelated, bool), "unrelated", unrelated, "must be True or False")
+    rule = "says why earlier rounds are forgotten, and none are"
+    require(forget or not unrelated, "unrelated", unrelated, rule, "leave it out, or give forget=True")

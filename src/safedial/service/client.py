@@ -285,8 +285,10 @@ class Client:
     def void(self, decision_id: str, *, reason: str, unrelated: bool = False) -> dict[str, Any]:
         return self._about(decision_id, "void", {"reason": reason, "unrelated": unrelated})
 
-    def resume(self, study: str, reason: str, *, rule: str | None = None, forget: bool = False) -> dict[str, Any]:
-        body = {"reason": reason, "forget": forget} | _given({"rule": rule})
+    def resume(
+        self, study: str, reason: str, *, rule: str | None = None, forget: bool = False, unrelated: bool = False
+    ) -> dict[str, Any]:
+        body = {"reason": reason, "forget": forget, "unrelated": unrelated} | _given({"rule": rule})
         return self._witness(study, "POST", f"/v1/studies/{_quoted(study)}/resume", body, key=uuid.uuid4().hex)
 
     def amend(

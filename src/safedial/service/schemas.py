@@ -153,6 +153,11 @@ class Resume(_Closed):
     forget: bool = Field(
         False, description="hp_conformal, hp_shield and hp_student: restart without the earlier rounds"
     )
+    unrelated: bool = Field(
+        False,
+        description="with forget: you state that the reason for it has nothing to do with outcomes; otherwise "
+        "hp_student gives no exact guarantee again",
+    )
 
 
 class Amendment(_Closed):

@@ -115,8 +115,9 @@ class Batch:
 
     def start(self) -> Any:
         """The learner's state before the first round."""
+        policy: Any = self.policy
         if self.in_place:
-            return self.policy.init((self.batch, len(self.seeds)))
+            return policy.init((self.batch, len(self.seeds)), watch=policy.watches_lanes)
         return self.rule.learner.init(self.world.dim, ridge=self.rule.stated.ridge, batch=(self.batch, len(self.seeds)))
 
     def draw_truth(self) -> Any:

@@ -243,10 +243,10 @@ class FamilyRule(Rule):
         if not policy.learns:
             return state, Step(gain, harm, full, choice.safe.certified, False)
         # Where rows learn alike, the policy is shown the first one's rounds.
-        rows = slice(0, self.batch)
         chosen = choice.intensity if choice.settings is None else choice.settings[0]
-        shown = [each[rows] if np.shape(each) == harm.shape else np.broadcast_to(each, harm.shape)[rows]
-                 for each in (chosen, harm, gain)]  # fmt: skip
+        shown = [chosen, harm, gain]
+        if self.batch < harm.shape[0] or np.shape(chosen) != harm.shape:
+            shown = [np.broadcast_to(each, harm.shape)[: self.batch] for each in shown]
         now = now._replace(reward_intensity=shown[2], cost_intensity=shown[1])
         weight = sample_weight(self.spec, now.reward_intensity, now.cost_intensity, now.context)
         reward, cost, measured, left_out = self.world.normalised(self.spec, now, weight)

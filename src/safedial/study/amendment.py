@@ -158,6 +158,8 @@ def amended_state(state: State, event: Event, body: Mapping[str, Any]) -> State:
     made.new_decisions = state.new_decisions
     made.recent.extend(state.recent)
     made.recent_of.extend(state.recent_of)
+    if not kept:
+        made.learner.begins_after(state.learner)
     if spec.fields["dial"] == state.study.fields["dial"]:
         made.last_action = state.last_action
     if kept:

@@ -46,7 +46,12 @@ def request_of(event: Event) -> Any:
         return ["correct", event.decision, {name: body[name] for name in body["changed"]}, event.reason]
     if means.amends:
         return amending(body["spec"], event.reason)
-    return ["resume", body["forget"], event.reason] if means.resumes else None
+    return resuming(body["forget"], event.reason, unrelated=body["unrelated"]) if means.resumes else None
+
+
+def resuming(forget: bool, reason: str, *, unrelated: bool) -> list[Any]:
+    """A request to resume, in the form of its digest."""
+    return ["resume", forget, unrelated, reason]
 
 
 def amending(fields: dict[str, Any], reason: str) -> list[Any]:
@@ -242,7 +247,14 @@ def expire(
 
 
 def resume(
-    transaction: StudyTransaction, *, rule: str | None, forget: bool, reason: str, actor: str, key: str | None
+    transaction: StudyTransaction,
+    *,
+    rule: str | None,
+    forget: bool,
+    unrelated: bool,
+    reason: str,
+    actor: str,
+    key: str | None,
 ) -> Receipt:
     """Clear the guard's alarm; that of `rule`, if it is given."""
     need_reason(reason)
@@ -259,10 +271,10 @@ def resume(
         if rule not in (None, state.stop_reason):
             words = f"the study is stopped by {state.stop_reason or 'nothing'}; look at its status again"
             raise StudyError("other_rule", f"rule = {str(rule)[:80]!r}: {words}", public=f"rule: {words}")
-        body = {"rule": state.stop_reason, "forget": forget}
+        body = {"rule": state.stop_reason, "forget": forget, "unrelated": unrelated}
         return transaction.append("resumed", body, actor=actor, reason=reason)
 
-    event, created = once(transaction, key, ["resume", forget, reason], make)
+    event, created = once(transaction, key, resuming(forget, reason, unrelated=unrelated), make)
     if rule not in (None, event.fields()["rule"]):
         raise StudyError("key_reused", f"key = {str(key)[:80]!r}: was used for another rule; give a new key")
     return receipt(None, event, created)._replace(stop_reason=transaction.state.stop_reason)

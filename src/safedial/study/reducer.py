@@ -405,7 +405,7 @@ def _resumed(state: State, event: Event, body: Body) -> None:
         phase.watch.resumed(rule, phase.rounds)
         phase.restart_counts(rule)
     if forget:
-        state.learner.forget()
+        state.learner.forget(unrelated=body["unrelated"])
         for waiting in (part for phase in state.learned_in for part in (phase.open, phase.expired)):
             waiting |= {seq: round_._replace(place=-1) for seq, round_ in waiting.items()}
     state.stop_reason = ""

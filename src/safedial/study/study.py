@@ -32,7 +32,7 @@ from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec
 from safedial.policies import Policy
 from safedial.rounds.decision import LIMITS, Text
-from safedial.rounds.validation import read_new_context
+from safedial.rounds.validation import check_forgetting, read_new_context
 from safedial.study import operations
 from safedial.study.amendment import amended_spec, changes_in, new_fields
 from safedial.study.answer import (
@@ -113,6 +113,7 @@ class Voided(Said, total=False):
 class Resumed(Said, total=False):
     rule: str | None
     forget: bool
+    unrelated: bool
     key: str | None
 
 
@@ -450,6 +451,7 @@ class Study:
         *,
         rule: str | None = None,
         forget: bool = False,
+        unrelated: bool = False,
         key: str | None = None,
         actor: str | None = None,
         wait: bool = True,
@@ -459,11 +461,13 @@ class Study:
         Args:
             rule: the rule that stopped the study, as you know it; refused if another has stopped it since.
             forget: HP-Conformal, HP-Shield and HP-Student: start again without the earlier rounds, stopped or not.
+            unrelated: with `forget`: you state that the reason for starting again has nothing to do with outcomes, or
+                is the study's own alarm. Otherwise HP-Student gives no exact guarantee again, except
+                `guarantee="anytime"`, which allows any reason.
         """
-        require(isinstance(forget, bool), "forget", forget, "must be True or False")
-        work = partial(
-            operations.resume, forget=forget, reason=checked_text("reason", reason), key=checked_text("key", key)
-        )
+        check_forgetting(forget, unrelated)
+        said = {"reason": checked_text("reason", reason), "key": checked_text("key", key)}
+        work = partial(operations.resume, forget=forget, unrelated=unrelated, **said)
         return self._write(partial(work, rule=checked_text("rule", rule), actor=self._who(actor)), wait)
 
     def amend(

@@ -29,17 +29,16 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.bounds import monitor, ranks
-from safedial.bounds.t_laws import Mixture, chance_above, cost_upper
+from safedial.bounds import monitor, ranks, triangle
+from safedial.bounds.t_laws import Mixture, chance_above, cost_upper, epoch_share
 from safedial.bounds.tolerated import Cost
-from safedial.bounds.triangle import append, certified, empty, volume
 from safedial.errors import require
 from safedial.model.dial import Dial, Features
 from safedial.model.dose import Dose
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.namespace import Array
 from safedial.model.spec import SafetySpec
-from safedial.policies import Family, Policy, make_policy
+from safedial.policies import Family, Policy, check_proved, make_policy
 from safedial.policies.conformal import FIRST_FIT, REACH, Ties
 from safedial.policies.family import KNOWN, LOST, Asked, Task, Told
 from safedial.rounds.agent import Agent
@@ -363,8 +362,7 @@ def walk_student_log(
 ) -> StudentRounds:
     """Learn from a log round by round; `policy`, or a spec file's table, says which guarantee is meant."""
     rule = _policy(policy)
-    if rule.check is not None:
-        rule.check(spec)
+    check_proved(rule, spec)
     harm = np.asarray(dose.cost.effect(log.action), dtype=float)
     dosed = harm > 0.0
     words = f"rounds with a dose are too few: at least {log.dim + SPARE} are needed at dimension {log.dim}"
@@ -392,22 +390,23 @@ def walk_student_log(
 
 def _walk(contexts: Array, outcome: Array, spec: SafetySpec, rule: Policy) -> tuple[Array, Array, Array]:
     """(⟨x,μ̂⟩, the p-value, U) of each round, before it is learned; NaN and ∞ where there is none."""
-    options, fit = rule.options, empty(contexts.shape[1])
+    options, fit = rule.options, triangle.init(contexts.shape[1])
     anytime = options["guarantee"] == "anytime"
+    failure = spec.estimation_risk * epoch_share(1) if anytime else None
     mixture = Mixture(options["mixture_ridge"], options["mixture_shape"])
     fitted, chance, upper = np.zeros(len(outcome)), np.full(len(outcome), np.nan), np.full(len(outcome), np.inf)
     for index, context in enumerate(contexts):
-        seen = certified(fit, context, 0.0)
+        seen = triangle.predict(fit, context)
         if anytime and seen.ready:
-            log_det, least = volume(fit, mixture.ridge)
+            log_det, least = triangle.volume(None, fit, seen, True, ridge=mixture.ridge)
             seen = seen._replace(log_det=log_det, least=least)
         fitted[index] = seen.cost
         upper[index] = cost_upper(
-            seen, "anytime" if anytime else "per_round", spec.violation_risk, spec.estimation_risk, mixture=mixture
+            seen, "anytime" if anytime else "per_round", spec.violation_risk, failure, mixture=mixture
         )
         if math.isfinite(outcome[index]):
             chance[index] = chance_above(seen, float(outcome[index]))
-            fit = append(fit, np.append(context, [outcome[index], 0.0]))
+            fit = triangle.update(fit, seen, 0.0, outcome[index])
     return fitted, chance, upper
 
 

@@ -98,6 +98,7 @@ const drawHealth = () => {
   at("notes").hidden = !at("notes").children.length;
   at("resume").hidden = view !== "health" || !stopped();
   at("resume-forget").parentNode.hidden = !alike;
+  at("resume-unrelated").parentNode.hidden = !alike || !at("resume-forget").checked;
   drawTiles();
   at("unit").textContent = "mean of each step";
   at("rate-title").textContent = `Share of outcomes ${over}`;
@@ -130,15 +131,17 @@ const drawHealth = () => {
   drawBars(at("chart-ages"), told.ages);
 };
 
+at("resume-forget").onchange = () => { at("resume-unrelated").parentNode.hidden = !at("resume-forget").checked; };
+
 at("resume").onsubmit = async (event) => {
   event.preventDefault();
   const key = at("resume-key").value.trim() || sessionStorage.getItem("safedial-key");
-  const answer = await fetch(`/v1/studies/${shown}/resume`, { method: "POST", body: JSON.stringify({ reason: at("resume-reason").value.trim(), rule: stopped()?.rule ?? null, forget: at("resume-forget").checked }),
+  const answer = await fetch(`/v1/studies/${shown}/resume`, { method: "POST", body: JSON.stringify({ reason: at("resume-reason").value.trim(), rule: stopped()?.rule ?? null, forget: at("resume-forget").checked, unrelated: at("resume-forget").checked && at("resume-unrelated").checked }),
     headers: { "Content-Type": "application/json", ...(key ? { Authorization: `Bearer ${key}` } : {}) } });
   at("resume-key").value = "";
   if (answer.ok) {
     at("resume-reason").value = at("resume-answer").textContent = "";
-    at("resume-forget").checked = false;
+    at("resume-forget").checked = at("resume-unrelated").checked = false;
     const { stop_reason: again } = await answer.json().catch(() => ({}));
     say(again ? `The study was resumed and has stopped again at once: ${STOPS[again] ?? again}` : "The study is resumed.");
     at("health-title").focus();

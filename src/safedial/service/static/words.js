@@ -163,7 +163,7 @@ const changeWords = (changed) => Object.entries(changed).map(([name, pair]) => (
 const deedWords = ({ kind, body, changed }) => {
   if (kind === "study_created") return "Study created";
   if (kind === "alarm") return `Stopped. ${stopWords(body.rule)}`;
-  if (kind === "resumed") return `Resumed${body.rule ? ` after: ${stopWords(body.rule)}` : body.forget ? ", without the earlier rounds" : ""}`;
+  if (kind === "resumed") return `Resumed${body.rule ? ` after: ${stopWords(body.rule)}` : body.forget ? ", without the earlier rounds" : ""}${body.forget ? ` ${vouched(body)}` : ""}`;
   if (kind === "amended") return `Amended: other rules from here on${changed ? ` (${changeWords(changed)})` : ""}`;
   if (kind === "correction") return `Outcome corrected: ${valueWords(body)}`;
   if (GONE[kind]) return `Round ${GONE[kind]} ${vouched(body)}`;
