@@ -397,6 +397,7 @@ class HPStudent(Family):
     def restart(self, state: Learned) -> None:
         if state.watch is not None:
             state.watch.restart()
+            state.rounds.fill("upper", math.inf)  # the new count is of the rounds decided from now on
 
     def keeps(self, changed: set[str]) -> bool:
         return not changed
