@@ -177,6 +177,7 @@ class HPShield(Family):
     counts_starts: ClassVar[bool] = False
     exact_dose: ClassVar[bool] = False
     names_rounds: ClassVar[bool] = True
+    uncompiled: ClassVar[str] = "ranks tolerated scales among those of all rounds before, whose number grows"
     stop_rules: ClassVar[tuple[str, ...]] = ("bracket_drift", "start_refuted")
 
     base: int | str | Callable[..., Any] = option(

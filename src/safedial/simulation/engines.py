@@ -20,9 +20,8 @@ USUAL: dict[str, Any] = {"engine": "numpy", "device": None, "draws": "numpy", "d
 WORTHWHILE = 5.0
 """Seconds that the NumPy engine would need, from which on compiling pays."""
 
-RANKS = "ranks scores among those of all rounds before, whose number grows"
 QUANTILES = "needs quantiles of Student's t, which JAX does not have"
-UNCOMPILED = {"hp_shield": RANKS, "hp_student": QUANTILES}
+UNCOMPILED = {"hp_student": QUANTILES}
 """Why engine 'jax' cannot play a policy of the package."""
 
 
