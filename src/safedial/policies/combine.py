@@ -65,6 +65,7 @@ class Smallest(Family):
     learns = property(lambda self: self.of.learns)  # pyright: ignore[reportAssignmentType]
     randomised = property(lambda self: self.of.randomised)  # pyright: ignore[reportAssignmentType]
     stop_rules = property(lambda self: self.of.stop_rules)  # pyright: ignore[reportAssignmentType]
+    plain_numbers = property(lambda self: self.of.plain_numbers)  # pyright: ignore[reportAssignmentType]
     watches_lanes = property(lambda self: self.of.watches_lanes)  # pyright: ignore[reportAssignmentType]
     options = property(lambda self: (self.named or self.of).options)  # pyright: ignore[reportAssignmentType]
 
@@ -102,24 +103,26 @@ class Smallest(Family):
             part.begin(own)
 
     def bound(self, state: list[Any], asked: Asked) -> Bound:
-        found = [part.bound(own, asked) for own, part in zip(state, self.parts.values(), strict=True)]
-        chosen = [part.choose(each, asked) for part, each in zip(self.parts.values(), found, strict=True)]
-        largest, given = ([self._shared(*pair) for pair in zip(self.parts.values(), each, strict=True)]
-                          for each in ([each.largest for each in found], chosen))  # fmt: skip
-        numbers: dict[str, Any] = {}
+        parts = list(self.parts.values())
+        found = [part.bound(own, asked) for own, part in zip(state, parts, strict=True)]
+        chosen = [part.choose(each, asked) for part, each in zip(parts, found, strict=True)]
+        largest = [self._shared(part, each.largest) for part, each in zip(parts, found, strict=True)]
+        given = [self._shared(part, each) for part, each in zip(parts, chosen, strict=True)]
         if self.task.live:
-            least = min(range(len(found)), key=largest.__getitem__)
-            unknown = [place for place, each in enumerate(found) if not each.ready]
-            least = min(unknown, key=largest.__getitem__) if unknown else least
-            numbers = self._numbers(found, chosen, least)
-            first, limit = found[least].index, found[least].limit
-        else:
-            first, limit = found[0].index, ""
-        whole = [np.minimum.reduce(np.broadcast_arrays(*each)) for each in (largest, given)]
+            return self._one(found, chosen, largest, given)
+        safe, least = (np.minimum.reduce(np.broadcast_arrays(*each)) for each in (largest, given))
         ready, certified = (_all(getattr(each, name) for each in found) for name in ("ready", "certified"))
         refuted = np.logical_not(_all(np.logical_not(each.refuted) for each in found))
-        chosen = np.minimum(*whole)
-        return Bound(first, whole[0], numbers, ready, certified, refuted, (found, chosen), limit)
+        return Bound(found[0].index, safe, {}, ready, certified, refuted, (found, np.minimum(safe, least)))
+
+    def _one(self, found: list[Bound], chosen: list[Any], largest: list[Any], given: list[Any]) -> Bound:
+        """The bound of one lane, in floats: where some part has none yet, the least of those."""
+        unknown = [place for place, each in enumerate(found) if not each.ready]
+        least = min(unknown or range(len(found)), key=largest.__getitem__)
+        safe, first = min(largest), found[least]
+        certified, refuted = all(each.certified for each in found), any(each.refuted for each in found)
+        memo, numbers = (found, min(safe, *given)), self._numbers(found, chosen, least)
+        return Bound(first.index, safe, numbers, not unknown, certified, refuted, memo, first.limit)
 
     def choose(self, bound: Bound, asked: Asked) -> Any:
         return np.minimum(bound.memo[1], bound.largest)

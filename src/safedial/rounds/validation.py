@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from safedial.bounds.confidence import check_dim, check_scale
 from safedial.bounds.rounding import NORM_SLACK
 from safedial.errors import InvalidInput, refusal, require
 from safedial.model.dial import Dial, Features, as_vector, real
@@ -56,7 +55,7 @@ def make_rules(
         require(features.dim == dim, "dim", dim, f"must equal the features' dimension, {features.dim}")
     curves = as_dose(dose)
     rule, spec = by_rule(policy, spec, int(dim))
-    learner = _learner_of(rule, spec, int(dim))
+    learner = _learner_of(rule, spec)
     is_identity = dial_.is_plain and curves.cost.name == "identity"
     between = _baseline_range(baseline_range)
     rules = Rules(spec, rule, curves, dial_, int(dim), dial_.low, features, None, is_identity, between, learner)
@@ -199,7 +198,7 @@ def in_row(row: int, check: Callable[..., Result], *arguments: Any) -> Result:
         raise InvalidInput(f"row {row}: {error}", error.code) from error
 
 
-def _learner_of(rule: Policy, spec: SafetySpec, dim: int) -> type[Learner]:
+def _learner_of(rule: Policy, spec: SafetySpec) -> type[Learner]:
     """The class of a policy's learner, if they can run online under the spec."""
     require(not rule.knows_truth, "policy", rule.name, "knows the truth and cannot run online", "simulate it instead")
     learner = kind_of(rule, spec)
@@ -215,10 +214,6 @@ def _learner_of(rule: Policy, spec: SafetySpec, dim: int) -> type[Learner]:
     )
     way_out += "and only for them"
     require(same, "guarantee", spec.guarantee, words, way_out)
-    exploring = rule.options.get("learn_from") == "exploring"
-    require(not exploring, "learn_from", "exploring", "cannot run online: outcomes do not say which rounds explored")
-    check_dim(rule.options.get("radius"), dim)
-    check_scale(rule.options.get("radius"), spec)
     learner.check(rule, spec)
     check_proved(rule, spec)
     return learner
