@@ -112,11 +112,10 @@ def test_a_certified_policy_with_a_cheating_predict_fails_its_checks():
     assert any("within the guaranteed risk" in claim for claim in report.failures)
 
 
-@pytest.mark.parametrize("name", ["hp_ucb", "hp_student"])
-def test_agents_studies_and_replays_refuse_a_part_that_they_would_not_use(name, tmp_path):
-    guarantee = {"hp_ucb": "certified", "hp_student": "student"}[name]
-    spec, made = make_spec(guarantee=guarantee), make_policy(name)
-    policy = (record(made) if name == "hp_ucb" else made)._replace(update=ignore)
+def test_agents_studies_and_replays_refuse_a_part_that_they_would_not_use(tmp_path):
+    name = "hp_ucb"
+    spec, made = make_spec(), make_policy(name)
+    policy = record(made)._replace(update=ignore)
     words = f"policy = '{name}': has its own learner, which runs only in simulations; .*give the policy a `learner`"
     with pytest.raises(InvalidInput, match=words):
         Agent(3, spec, policy=policy)
