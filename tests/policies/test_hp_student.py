@@ -137,8 +137,8 @@ def test_a_sweep_of_risks_has_a_bound_for_each():
             "estimation_risk",
         ),
         (hp_student(guarantee="anytime"), {"violation_risk": 0.6}, WORLD, "below 0.5"),
-        (hp_probe(), {"guarantee": "student"}, WORLD, "is not what"),
-        (hp_conformal(), {"guarantee": "student"}, WORLD, "is not what"),
+        (hp_probe(), {"guarantee": "student"}, WORLD, "does not match policy"),
+        (hp_conformal(), {"guarantee": "student"}, WORLD, "does not match policy"),
     ],
 )
 def test_what_has_no_proof_is_refused_with_the_reason(policy, changes, world, words):
@@ -147,7 +147,7 @@ def test_what_has_no_proof_is_refused_with_the_reason(policy, changes, world, wo
 
 
 def test_a_replay_refuses_a_student_spec():
-    with pytest.raises(InvalidInput, match="is not what hp_probe gives"):
+    with pytest.raises(InvalidInput, match="does not match policy hp_probe"):
         replay(hp_probe(), np.ones((3, 2)), np.ones(3), np.ones(3), spec_of(guarantee="student"))
 
 

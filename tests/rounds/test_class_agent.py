@@ -114,7 +114,7 @@ def test_a_noise_scale_is_refused_beside_function_classes(name):
     1e-3 and threshold 1e-3 the bound of a kernel class lay below the truth in 71 of 600 rounds, by up to 1.2.
     """
     policy = nonlinear_hp_ucb() if name == "linear" else POLICIES[name]
-    with pytest.raises(InvalidInput, match=r"noise_scale.*no proof with function classes.*hp_probe"):
+    with pytest.raises(InvalidInput, match=r"noise_scale.*no proof with nonlinear_hp_.*hp_probe"):
         Agent(2, make_spec(noise_scale=power_scale(3.0)), policy=policy)
     Agent(2, make_spec(noise_scale=power_scale(3.0)), policy="hp_probe")
 

@@ -39,7 +39,7 @@ BAD = [
     ({"block": 0}, "block = 0: must be a whole number >= 1 or None"),
     ({"dtype": "float16"}, "must be 'float64' or 'float32'"),
     ({"device": "gpu"}, r"\['device'\]: are not arguments of replay with engine = 'blocked'"),
-    ({"policy": "clairvoyant"}, "needs the true coefficients"),
+    ({"policy": "clairvoyant"}, "knows the truth"),
     ({"policy": "hp_conformal"}, "does not learn with the linear estimate"),
     ({"policy": "thompson"}, "coins = None: is missing"),
     ({"coins": np.ones(40)}, r"must lie in \[0, 1\)"),

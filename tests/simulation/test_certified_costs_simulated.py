@@ -92,7 +92,7 @@ BRACKET = {"a": Cost(threshold=1, growth=growth.additive(0, 1))}
     ("policy", "world", "fields", "words"),
     [
         ("on_expectation", {}, {}, NO_PROOF),
-        (make_policy("nonlinear_hp_ucb", reward_class=linear(), cost_class=linear()), {}, {}, "need a linear learner"),
+        (make_policy("nonlinear_hp_ucb", reward_class=linear(), cost_class=linear()), {}, {}, "takes one cost"),
         (make_policy("hp_shield", base=0), {}, {"costs": BRACKET, "guarantee": "bracket"}, NO_PROOF),
         ("hp_probe", {"contexts": "adversarial"}, {}, "contexts = 'adversarial': does not go with several costs"),
         ("hp_probe", {"baseline_cost": 0.1}, {}, r"baseline_cost = 0\.1: does not go with several costs"),

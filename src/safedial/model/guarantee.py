@@ -28,6 +28,8 @@ class Guarantee(NamedTuple):
         empty: nothing is proved, not even about the mean.
         given: the guarantee of a decision whose cost has a bound.
         start: the guarantee of a decision whose cost has no bound yet, if no start dose was declared.
+        under: the guarantees of the specs that a policy with this one may advise under, and `simulated_under` those
+            that it may be simulated under, where another policy gives theirs.
         limit: which bound sets a dose, a key of `LIMITS`.
         statement: the guarantee in one sentence.
         constants: the fields of a spec that the proof uses, beside threshold and violation risk.
@@ -50,6 +52,8 @@ class Guarantee(NamedTuple):
     empty: bool = False
     given: str = "none"
     start: str = "none"
+    under: tuple[str, ...] = ("certified", "joint")
+    simulated_under: tuple[str, ...] = ("certified", "joint")
     limit: str = ""
     statement: str = ""
     span: str = "a round"
@@ -110,6 +114,8 @@ GUARANTEES = {
         exchangeable=True,
         claimed=True,
         given="conformal",
+        under=("conformal",),
+        simulated_under=("certified", "conformal", "bracket"),
         start="certified",
         limit="conformal_bound",
         default_policy="hp_conformal",
@@ -124,6 +130,8 @@ GUARANTEES = {
         cost_states="growth",
         splits=False,
         given="bracket",
+        under=("bracket",),
+        simulated_under=("certified", "conformal", "bracket"),
         start="declared",
         limit="count_rule",
         default_policy="hp_shield",
@@ -137,6 +145,8 @@ GUARANTEES = {
         risks=("violation_risk", "estimation_risk"),
         takes=frozenset({"costs"}),
         given="student",
+        under=("student",),
+        simulated_under=("certified", "joint", "student"),
         start="certified",
         limit="student_bound",
         default_policy="hp_student",

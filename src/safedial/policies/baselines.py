@@ -18,9 +18,9 @@ from safedial.bounds.confidence import Bounds
 from safedial.bounds.estimate import Prediction
 from safedial.bounds.margin import subgaussian_spec
 from safedial.bounds.safe_set import binary_safe_set, safe_set
-from safedial.errors import is_number, require
+from safedial.errors import is_number
 from safedial.model.namespace import Array, namespace, normal_quantile, where
-from safedial.policies.family import Asked, Bound, Family, Task, is_share, option
+from safedial.policies.family import Asked, Bound, is_share, option
 from safedial.policies.linear import HPUCB, Linear, bound_numbers
 
 LEARN_FROM = ("all", "exploring")
@@ -71,6 +71,7 @@ class OnExpectation(HPUCB):
     name = "on_expectation"
     label = "On-Expectation"
     guarantee = "expected"
+    excludes = frozenset({"several costs"})
     margins = False
 
 
@@ -119,10 +120,9 @@ class EpsilonGreedy(HPUCB):
     def teaches(self, asked: Asked) -> Array | bool:
         return True if self.learn_from == "all" else (asked.coin < self.epsilon) | (asked.number == 1)
 
-    def on(self, task: Task, **options: Any) -> Family:
-        rule = "cannot run online: outcomes do not say which rounds explored"
-        require(not (task.live and self.learn_from == "exploring"), "learn_from", "exploring", rule)
-        return super().on(task, **options)
+    @property
+    def excludes(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleVariableOverride] -- by an option
+        return frozenset({"unmarked rounds"} if self.learn_from == "exploring" else ())
 
 
 epsilon_greedy = EpsilonGreedy
@@ -146,6 +146,10 @@ class Clairvoyant(Linear):
     knows_truth = True
     learns = False
     binary_cost: Any = option(False, lambda value: isinstance(value, bool), "must be True or False")
+
+    @property
+    def excludes(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleVariableOverride] -- by an option
+        return frozenset({"unknown means", "costs of any size" if self.binary_cost else "costs of 0 or 1"})
 
     def rule(self, seen: Prediction, asked: Asked) -> Bound:
         if self.binary_cost:

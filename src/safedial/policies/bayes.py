@@ -5,7 +5,7 @@ certified.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -13,8 +13,9 @@ from safedial.bounds import estimate as linear
 from safedial.bounds.estimate import Estimate, Prediction
 from safedial.bounds.margin import round_risk
 from safedial.bounds.safe_set import largest_safe_intensity
-from safedial.errors import is_number, require
-from safedial.policies.family import KNOWN, Asked, Bound, Family, Task, Told, option
+from safedial.errors import is_number
+from safedial.policies.family import KNOWN, Asked, Bound, Family, Told, option
+from safedial.policies.supports import ELSEWHERE
 
 
 class Posterior:
@@ -58,20 +59,12 @@ class HPBayes(Family):
     guarantee = "bayesian"
     in_order = True
     randomised = True
+    excludes = ELSEWHERE | {"advice", "sensor noise", "other margin"}
     uncompiled = "needs quantiles of Student's t, which JAX does not have"
 
     shape: float = option(
         2.0, lambda shape: is_number(shape) and 1.0 < shape < float("inf"), "must be a finite number > 1"
     )
-
-    def on(self, task: Task, **options: Any) -> Self:
-        spec = task.spec
-        require(not task.live, "policy", self.name, "gives no certificate and runs only in simulations", "simulate it")
-        exact, sensor = not spec.sensors_err, spec.cost_sensor_noise
-        require(exact, "sensor noise", sensor, "is not supported by hp_bayes", "use hp_probe")
-        plain = spec.margin == "subgaussian"
-        require(plain, "margin", spec.margin, "is not supported by hp_bayes, whose noise is Gaussian", "leave it out")
-        return super().on(task, **options)
 
     def init(self, lanes: tuple[int, ...] = (), *, watch: bool = True) -> Posterior:
         return Posterior(linear.init(self.task.dim, ridge=self.spec.ridge, batch=lanes), lanes)

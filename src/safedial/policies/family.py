@@ -35,6 +35,7 @@ from safedial.model.dial import Dial, Features
 from safedial.model.dose import Dose
 from safedial.model.namespace import Array, namespace, where
 from safedial.model.spec import SafetySpec
+from safedial.policies.supports import ELSEWHERE, check_supported
 
 OPEN, KNOWN, LEFT_OUT, LOST, THROTTLED = range(5)
 """What became of a round, in each lane.
@@ -76,6 +77,8 @@ class Task:
     """How many times learning has begun: 1, and once more for each time that the earlier rounds were forgotten."""
     exact: bool = True
     """Whether rounds were forgotten, if at all, only for reasons that are unrelated to outcomes."""
+    world: frozenset[str] = frozenset()
+    """What the world of a simulation states (`policies.supports`)."""
 
 
 class Asked(NamedTuple):
@@ -239,6 +242,7 @@ class Family:
         knows_truth: it is given the true means (a clairvoyant, for comparison only).
         randomised: the choice depends on the coin.
         zero_one: costs are 0 or 1, and it learns C itself (`Told.measured`).
+        most_rounds: how many rounds it can hold.
         takes_proposal: a question may come with a proposed setting.
         takes_history: it learns from rounds that it did not decide.
         counts_starts: how many rounds got the start dose is shown, unless counted violations are evidence.
@@ -269,6 +273,7 @@ class Family:
     direction: ClassVar[str] = "above"
     exact_dose: ClassVar[bool] = True
     names_rounds: ClassVar[bool] = False
+    most_rounds: ClassVar[float] = math.inf
     uncompiled: ClassVar[str] = "keeps a state that changes in place, which JAX cannot compile"
     watches_lanes: ClassVar[bool] = True
     stop_rules: ClassVar[tuple[str, ...]] = ("drift",)
@@ -282,8 +287,8 @@ class Family:
     """revise(state, before, after) replaces a known outcome by another of the same weight, where that is possible
     without a replay of all rounds since; None elsewhere."""
     needs: ClassVar[frozenset[str]] = frozenset()
-    excludes: ClassVar[frozenset[str]] = frozenset()
-    """Facts about spec, dial and world without which, or with which, there is no proof."""
+    excludes: ClassVar[frozenset[str]] = ELSEWHERE
+    """Facts about spec, dial and world (`policies.supports`) without which, or with which, there is no proof."""
 
     task: Task = field(init=False, repr=False, compare=False)
     """What `on` has bound it to; it is no option."""
@@ -359,7 +364,8 @@ class Family:
         """Refuse a spec for which its guarantee has no proof."""
 
     def on(self, task: Task, **options: Any) -> Self:
-        """This policy for a task, with these options set. It refuses a task for which it has no proof."""
+        """This policy for a task, with these options set. It refuses a task that it does not support."""
+        check_supported(self, task, whole=False)
         made = replace(self, **options)
         object.__setattr__(made, "task", task)
         return made

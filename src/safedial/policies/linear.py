@@ -36,7 +36,6 @@ from safedial.bounds.margin import noise_margin
 from safedial.bounds.safe_set import SafeSet, safe_set
 from safedial.errors import require
 from safedial.model.dose import as_dose
-from safedial.model.guarantee import GUARANTEES
 from safedial.model.namespace import Array
 from safedial.model.spec import SafetySpec
 from safedial.policies import words
@@ -44,6 +43,7 @@ from safedial.policies.combine import Smallest
 from safedial.policies.estimates import Certified, Plain
 from safedial.policies.family import KNOWN, Asked, Bound, Decided, Family, Task, Terms, Told, is_probe, option, probed
 from safedial.policies.policy import Policy
+from safedial.policies.supports import check_supported
 
 DUAL = ("dual_cost", "dual_width", "dual_miss")
 ESTIMATE = ("reward", "cost", "width", "norm", "log_det", "informative_rounds", "cost_slack")
@@ -104,6 +104,7 @@ class Linear(Family):
     guarantee = "certified"
     in_order = True
     uncompiled = ""
+    excludes = frozenset()
     is_linear = True
     plain_numbers = True
     recorded = Recorded
@@ -153,13 +154,7 @@ class Linear(Family):
 
     def on(self, task: Task, **options: Any) -> Family:  # pyright: ignore[reportIncompatibleMethodOverride] -- of several costs
         if task.spec.costs is not None and not self.knows_truth:
-            proved = GUARANTEES[self.guarantee].from_constants
-            rule = "takes one cost: only certified policies with a linear estimate, hp_student and hp_shield have a "
-            rule, way_out = (
-                f"{rule}proof for several",
-                "use hp_probe or hp_ucb, guarantee='student' with hp_student, or ",
-            )
-            require(proved, "policy", self.name, rule, f"{way_out}guarantee='bracket' with hp_shield")
+            check_supported(self, task, whole=False)
             return Smallest(of=self).on(task)
         check_dim(self.radius, task.dim)
         check_scale(self.radius, task.spec)

@@ -19,6 +19,7 @@ record that was changed since (`policy._replace(decide=...)`) must not come back
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from pickle import PicklingError
@@ -31,7 +32,9 @@ from safedial.bounds import estimate
 from safedial.bounds.choice import Choice
 from safedial.bounds.estimate import Prediction
 from safedial.errors import InvalidInput, is_number, require
+from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec
+from safedial.policies.supports import ELSEWHERE
 
 
 def reduced(
@@ -163,6 +166,23 @@ class Policy(NamedTuple):
     def takes_zero_one(self) -> bool:
         """Whether every outcome's cost must be 0 or 1."""
         return self.binary_cost
+
+    most_rounds = math.inf
+
+    @property
+    def excludes(self) -> frozenset[str]:
+        """What it does not support (`policies.supports`), by its form."""
+        found = set() if self.is_linear else set(ELSEWHERE)
+        if self.knows_truth:
+            found |= {"unknown means", "costs of any size" if self.binary_cost else "costs of 0 or 1"}
+        if self.options.get("learn_from") == "exploring":
+            found |= {"unmarked rounds"}
+        given = GUARANTEES[self.guarantee]
+        if given.exchangeable and not given.bracketed:
+            found |= {"sensor noise"}
+        if given.gaussian:
+            found |= {"costs of 0 or 1"}
+        return frozenset(found)
 
     @property
     def own_parts(self) -> tuple[str, ...]:

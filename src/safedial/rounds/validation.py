@@ -12,12 +12,13 @@ from safedial.bounds.rounding import NORM_SLACK
 from safedial.errors import InvalidInput, refusal, require
 from safedial.model.dial import Dial, Features, as_vector, real
 from safedial.model.dose import as_dose
-from safedial.model.guarantee import GUARANTEES
 from safedial.model.namespace import Array
 from safedial.model.noise_scale import check_rises
 from safedial.model.spec import LARGEST, NUMBERS, SafetySpec
 from safedial.policies import Policy, check_proved
 from safedial.policies.estimates import dnrm2
+from safedial.policies.family import Task
+from safedial.policies.supports import check_supported
 from safedial.rounds.decision import Decision
 from safedial.rounds.kinds import kind_of, split_rules
 from safedial.rounds.learner import Learner
@@ -200,20 +201,8 @@ def in_row(row: int, check: Callable[..., Result], *arguments: Any) -> Result:
 
 def _learner_of(rule: Policy, spec: SafetySpec) -> type[Learner]:
     """The class of a policy's learner, if they can run online under the spec."""
-    require(not rule.knows_truth, "policy", rule.name, "knows the truth and cannot run online", "simulate it instead")
+    check_supported(rule, Task(dim=dim, spec=spec, dose=as_dose(None), live=True))
     learner = kind_of(rule, spec)
-    given, stated = GUARANTEES[rule.guarantee], GUARANTEES[spec.guarantee]
-    same = (given.exchangeable, given.bracketed, given.gaussian) == (
-        stated.exchangeable,
-        stated.bracketed,
-        stated.gaussian,
-    )
-    words = f"does not match policy {rule.name}, whose guarantee is {rule.guarantee!r}"
-    way_out = (
-        "set the spec's guarantee to 'conformal' for hp_conformal, 'bracket' for hp_shield, 'student' for hp_student, "
-    )
-    way_out += "and only for them"
-    require(same, "guarantee", spec.guarantee, words, way_out)
     learner.check(rule, spec)
     check_proved(rule, spec)
     return learner

@@ -96,7 +96,7 @@ class Batch:
         self.batch = 1 if alike else rows
         parts: Any = None, None
         if isinstance(policy, Family):
-            task = Task(dim=world.dim, spec=stated, dose=dose, seeds=tuple(self.seeds))
+            task = Task(dim=world.dim, spec=stated, dose=dose, seeds=tuple(self.seeds), world=world.facts)
             self.policy = policy = policy.on(task)
         if not self.in_place:
             parts = bound(learner_of(policy, stated), stated, self.seeds)

@@ -23,7 +23,9 @@ from safedial.model.dose import Dose, DoseCurve, as_dose
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec, split_rows
 from safedial.policies import Policy, as_policy, rows_learn_alike
+from safedial.policies.family import Task
 from safedial.policies.linear import Linear
+from safedial.policies.supports import check_supported
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -81,12 +83,10 @@ def check_rounds(
 ) -> Rounds:
     """The arguments of `replay`, checked."""
     policy, dose = as_policy(policy), as_dose(dose)
-    require(policy.is_linear, "policy", policy.name, "does not learn with the linear estimate", "use `simulate`")
-    require(not policy.knows_truth, "policy", policy.name, "needs the true coefficients, which a replay does not have")
     require(isinstance(spec, SafetySpec), "spec", spec, "must be a SafetySpec")
     require(dtype in ("float64", "float32"), "dtype", dtype, "must be 'float64' or 'float32'")
-    fits = GUARANTEES[spec.guarantee].from_constants
-    require(fits, "guarantee", spec.guarantee, f"is not what {policy.name} gives", "use 'certified'")
+    here = frozenset({"replay", "unknown means"})
+    check_supported(policy, Task(dim=1, spec=spec, dose=dose, world=here))
     require(progress is None or callable(progress), "progress", progress, "must be a function of the rounds just done")
     contexts = _contexts(contexts)
     count, dim = contexts.shape

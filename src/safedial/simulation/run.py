@@ -33,7 +33,9 @@ from safedial.model.own_names import made_by
 from safedial.model.spec import SafetySpec, check_grids
 from safedial.policies import Family, Policy, as_policy, check_proved
 from safedial.policies.estimates import needs_more
+from safedial.policies.family import Task
 from safedial.policies.several_costs import takes_costs
+from safedial.policies.supports import check_supported
 from safedial.rounds.rules import named_policy
 from safedial.simulation.attainable import attainable_curve
 from safedial.simulation.engines import start_batch
@@ -303,52 +305,18 @@ def _check(policy: Policy, world: Any, spec: Any, *, rounds: Any, points: Any) -
             require(each.noise is not None, f"noise of costs[{cost!r}]", None, rule, way_out)
         require(several or getattr(spec, name) is not None, name, None, rule, way_out)
     check_proved(policy, spec)
-    _check_match(policy, world, spec, rounds)
-    given, stated = GUARANTEES[policy.guarantee], GUARANTEES[spec.guarantee]
-    if not given.exchangeable:
-        knowing = policy.knows_truth and not world.constants
-        fits = knowing or (not stated.exchangeable and given.gaussian >= stated.gaussian)
-        require(fits, "guarantee", spec.guarantee, f"is not what {policy.name} gives")
-    else:
-        fits = stated.each_round and not stated.gaussian
-        require(fits, "guarantee", spec.guarantee, f"is not what {policy.name} gives", "use conformal")
-        sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
-        require(sensor == (0.0, 0.0), "sensor noise", sensor, f"must be 0 for {policy.name}")
+    check_supported(policy, Task(dim=world.dim, spec=spec, dose=as_dose(None), world=world.facts))
+    most = policy.most_rounds
+    require(rounds <= most, "rounds", rounds, f"exceed max_points = {most} of the kernel class")
+    check_parts(policy, spec)
 
 
-def check_learner(policy: Policy, world: World, spec: SafetySpec) -> None:
-    """Refuse what the policy's learner cannot handle: an adversary and a noise scale need the linear learner."""
-    linear, scale, name = policy.is_linear, spec.noise_scale, policy.name
+def check_parts(policy: Policy, spec: SafetySpec) -> None:
+    """Refuse a user's own parts that no simulation can play."""
+    linear, name = policy.is_linear, policy.name
     words, way_out = "has a learner for agents and studies only", "give the policy init, predict and update too"
     require(policy.learner is None or not linear, "policy", name, words, way_out)
     parts = (policy.init, policy.predict, policy.update) if isinstance(policy, Policy) and not linear else ()
     mixed = any(part in (estimate.init, estimate.predict, estimate.update) for part in parts)
     words = "has parts of the plain linear estimate, and its radius or the margin needs more than that"
     require(not mixed or not needs_more(policy.options.get("radius"), spec), "policy", name, words, way_out)
-    require(linear or scale is None, "noise_scale", scale, f"needs a linear learner, which {name} is not")
-    given = GUARANTEES[policy.guarantee]
-    proved = linear or spec.costs is None or given.bracketed or given.gaussian
-    require(proved, "costs", list(spec.costs or ()), f"need a linear learner, which {name} is not", "use hp_probe")
-    if world.adversarial:
-        require(not given.exchangeable, "contexts", world.contexts, f"are not exchangeable, which {name} needs")
-        require(linear, "contexts", world.contexts, f"need a linear learner, which {name} is not", "use iid")
-
-
-def _check_match(policy: Policy, world: World, spec: SafetySpec, rounds: int) -> None:
-    """Check that the policy's learner fits the costs of this world."""
-    check_learner(policy, world, spec)
-    for part in policy.options.values():
-        most = getattr(part, "max_points", None)
-        require(most is None or rounds <= most, "rounds", rounds, f"exceed max_points = {most} of the kernel class")
-    if world.binary_cost or policy.binary_cost:
-        sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
-        require(sensor == (0.0, 0.0), "sensor noise", sensor, "must be 0 where costs are 0 or 1")
-    if world.binary_cost:
-        rule = "assumes Gaussian noise, and costs that are 0 or 1 have none"
-        require(not GUARANTEES[policy.guarantee].gaussian, "policy", policy.name, rule, "use nonlinear_hp_probe")
-        inside = np.all(np.asarray(spec.threshold) < 1)
-        require(inside, "threshold", spec.threshold, "must be below 1 where costs are 0 or 1", "0.5 means: no event")
-        knowing = policy.binary_cost or not policy.knows_truth
-        require(knowing, "policy", policy.name, "must know that costs are 0 or 1", "use clairvoyant(binary_cost=True)")
-    else:
-        require(not policy.binary_cost, "policy", policy.name, "is for costs that are 0 or 1", "use another class")

@@ -216,6 +216,17 @@ class World(ABC):
             cls.proportional = False
 
     @property
+    def facts(self) -> frozenset[str]:
+        """What it states of itself to a policy (`policies.supports`)."""
+        stated = {
+            "adversarial contexts": self.adversarial,
+            "costs of 0 or 1": self.binary_cost,
+            "costs of any size": not self.binary_cost,
+            "no constants": not self.constants,
+        }
+        return frozenset(name for name, holds in stated.items() if holds)
+
+    @property
     def is_own(self) -> bool:
         """Whether it is the user's own: nothing is proved about it then."""
         return not type(self).__module__.startswith("safedial.simulation.")

@@ -522,9 +522,6 @@ def _rules(given: Any, file: SpecFile | None, rounds: Rounds, parts: dict[str, A
         stated = GUARANTEES[spec.guarantee]
         given = {"name": stated.default_policy, **stated.default_options}
     policy = named_policy(given) if isinstance(given, Mapping) else as_policy(given)
-    rule = "knows the truth, which a log does not hold"
-    way_out = "leave it out: the share of the reward in hindsight compares with it"
-    require(not policy.knows_truth, "policy", policy.name, rule, way_out)
     dim = parts["features"].dim if parts["features"] else rounds.raw.shape[1]
     fits = file is None or file.dim is None or file.dim == dim
     way_out = "name the context's columns (context_columns, --context-columns)"

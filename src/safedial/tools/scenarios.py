@@ -18,18 +18,20 @@ from safedial.bounds import monitor
 from safedial.bounds.estimate import Prediction
 from safedial.bounds.margin import round_risk
 from safedial.bounds.radii import with_ridge
-from safedial.errors import InvalidInput, require
-from safedial.model.dose import Dose
+from safedial.errors import require
+from safedial.model.dose import Dose, as_dose
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.namespace import Array
 from safedial.model.spec import CONSTANTS, SafetySpec
 from safedial.policies import Policy, guaranteed_risk
 from safedial.policies.baselines import clairvoyant
+from safedial.policies.family import Task
+from safedial.policies.supports import supports
 from safedial.simulation.attainable import attainable_curve
 from safedial.simulation.linear_world import LinearWorld
 from safedial.simulation.loop import Batch, Played
 from safedial.simulation.results import guarantee_holds, margin_holds
-from safedial.simulation.run import Simulation, check_learner, simulate
+from safedial.simulation.run import Simulation, simulate
 from safedial.simulation.world import NOISY, Exposure, World, generators
 from safedial.stats import Seeds, violation_interval
 
@@ -84,16 +86,10 @@ def scenarios_for(policy: Policy, spec: SafetySpec) -> tuple[Scenario, ...]:
     """The scenarios that can be simulated: an adversary needs a policy with a linear learner. If the spec bounds the
     noise, it is not Gaussian but of the first family in `WITHIN_A_RANGE` that lies in the range.
     """
-    possible = [each for each in SCENARIOS if not each.world or _can_be_played(each, policy, spec)]
+    played = [(each, LinearWorld(dim=1, **each.world)) for each in SCENARIOS]
+    tasks = [(each, Task(dim=1, spec=spec, dose=as_dose(None), world=world.facts)) for each, world in played]
+    possible = [each for each, task in tasks if not each.world or not supports(policy, task)]
     return tuple(_bounded(each, spec) if spec.margin == "bounded" else each for each in possible)
-
-
-def _can_be_played(scenario: Scenario, policy: Policy, spec: SafetySpec) -> bool:
-    try:
-        check_learner(policy, LinearWorld(dim=1, **scenario.world), spec)
-    except InvalidInput:
-        return False
-    return True
 
 
 def _bounded(scenario: Scenario, spec: SafetySpec) -> Scenario:

@@ -1,0 +1,170 @@
+"""May this policy play under this spec, here? The facts of a task, against those that the policy excludes.
+
+A *fact* is a name for something that a spec states ("sensor noise"), that a world does ("adversarial contexts"), or
+that holds where people act on decisions ("advice"). A policy names the facts under which it has no proof, or cannot
+play (`Family.excludes`); which specs' guarantees it gives follows from its own. Nothing else refuses a policy: in an
+agent, a study, a simulation, a replay and a tool alike, the same sentence says what is wrong and the way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from safedial.errors import refusal
+from safedial.model.guarantee import GUARANTEES, PROVED
+from safedial.model.spec import SafetySpec
+
+if TYPE_CHECKING:
+    from safedial.policies.family import Family, Task
+
+ELSEWHERE = frozenset({"noise scale", "several costs", "adversarial contexts", "replay"})
+"""What a policy excludes that does not keep the linear estimate."""
+
+ZERO_ONE = frozenset({"sensor noise", "threshold from 1"})
+"""What no policy supports where costs are 0 or 1."""
+
+
+class Sentence(NamedTuple):
+    """How a fact is refused: the argument and its value, the rule, and the way out; {name} and {gives} are the
+    policy's name and guarantee.
+    """
+
+    argument: str
+    value: Callable[[Any, SafetySpec], Any]
+    rule: str
+    way_out: str
+
+
+def _name(policy: Any, spec: SafetySpec) -> Any:
+    return policy.name
+
+
+SENTENCES = {
+    **{
+        f"guarantee {name}": Sentence(
+            "guarantee",
+            lambda policy, spec: spec.guarantee,
+            "does not match policy {name}, whose guarantee is {gives!r}",
+            "set the spec's guarantee to 'conformal' for hp_conformal, 'bracket' for hp_shield, 'student' for "
+            "hp_student, and only for them",
+        )
+        for name in PROVED
+    },
+    "several costs": Sentence(
+        "policy",
+        _name,
+        "takes one cost: only certified policies with a linear estimate, hp_student and hp_shield have a proof for "
+        "several",
+        "use hp_probe or hp_ucb, guarantee='student' with hp_student, or guarantee='bracket' with hp_shield",
+    ),
+    "sensor noise": Sentence(
+        "sensor noise",
+        lambda policy, spec: (spec.reward_sensor_noise, spec.cost_sensor_noise),
+        "must be 0 for {name}, and where costs are 0 or 1",
+        "use hp_probe",
+    ),
+    "noise scale": Sentence(
+        "noise_scale",
+        lambda policy, spec: spec.noise_scale.to_dict(),
+        "has no proof with {name}, which does not keep the linear estimate",
+        "use hp_probe or hp_ucb, or state the noise as sensor noise",
+    ),
+    "learned noise": Sentence(
+        "margin_risk",
+        lambda policy, spec: spec.margin_risk,
+        "is learned by policies with a linear cost only",
+        "leave it out, or use hp_probe",
+    ),
+    "other margin": Sentence(
+        "margin",
+        lambda policy, spec: spec.margin,
+        "is not supported by {name}, which has a noise of its own",
+        "leave it out",
+    ),
+    "threshold from 1": Sentence(
+        "threshold",
+        lambda policy, spec: spec.threshold,
+        "must be below 1 where costs are 0 or 1",
+        "0.5 means: no event",
+    ),
+    "adversarial contexts": Sentence(
+        "contexts",
+        lambda policy, spec: "adversarial",
+        "need a linear learner, whose estimate the adversary sees, which {name} is not, and are not exchangeable",
+        "use iid",
+    ),
+    "costs of 0 or 1": Sentence(
+        "policy",
+        _name,
+        "has no rule for costs that are 0 or 1",
+        "use nonlinear_hp_probe with the class binary, or clairvoyant(binary_cost=True)",
+    ),
+    "costs of any size": Sentence("policy", _name, "is for costs that are 0 or 1", "use another class"),
+    "unknown means": Sentence("policy", _name, "knows the truth and cannot run online", "simulate it, or leave it out"),
+    "unmarked rounds": Sentence(
+        "learn_from",
+        lambda policy, spec: "exploring",
+        "cannot run online: outcomes do not say which rounds explored",
+        "learn from all",
+    ),
+    "advice": Sentence("policy", _name, "gives no certificate and runs only in simulations", "simulate it"),
+    "replay": Sentence("policy", _name, "does not learn with the linear estimate", "use `simulate`"),
+}
+"""One for each fact that a policy may exclude."""
+
+
+def facts(task: Task) -> frozenset[str]:
+    """What a task states, by name. An agent has no world: its user vouches for what a world would state."""
+    spec = task.spec
+    stated = {
+        "several costs": spec.costs is not None,
+        "sensor noise": spec.sensors_err,
+        "noise scale": spec.noise_scale is not None,
+        "learned noise": spec.learns_noise,
+        "other margin": spec.margin != "subgaussian",
+        "threshold from 1": spec.costs is None and bool(np.any(np.asarray(spec.threshold) >= 1.0)),
+        "unknown means": task.live,
+        "unmarked rounds": task.live,
+        "advice": task.live,
+    }
+    here = {name for name, holds in stated.items() if holds}
+    return frozenset(here | {f"guarantee {spec.guarantee}"} | task.world)
+
+
+def excluded(policy: Family | Any, stated: frozenset[str]) -> frozenset[str]:
+    """The facts that a policy does not support, given the others."""
+    given = GUARANTEES[policy.guarantee]
+    fits = given.under if "advice" in stated else given.simulated_under
+    knowing = policy.knows_truth and "no constants" in stated
+    others = frozenset() if knowing else {f"guarantee {name}" for name in PROVED if name not in fits}
+    zero_one = ZERO_ONE if policy.binary_cost or "costs of 0 or 1" in stated else frozenset()
+    return _own(policy) | others | zero_one
+
+
+def _own(policy: Family | Any) -> frozenset[str]:
+    """A bracket and Gaussian noise have proofs for several costs."""
+    given = GUARANTEES[policy.guarantee]
+    several = given.bracketed or (given.gaussian and not policy.options.get("either"))
+    return policy.excludes - {"several costs"} if several else policy.excludes
+
+
+def supports(policy: Family | Any, task: Task) -> list[str]:
+    """The facts of a task that a policy does not support; none where it may play."""
+    stated = facts(task)
+    wrong = excluded(policy, stated) & stated
+    return [name for name in SENTENCES if name in wrong]
+
+
+def check_supported(policy: Family | Any, task: Task, *, whole: bool = True) -> None:
+    """Refuse a policy for a task that it does not support, with the way out. A policy that is not the whole, but maybe
+    a part of another one, need not give the guarantee of the spec.
+    """
+    for name in supports(policy, task):
+        if name.startswith("guarantee") and not whole:
+            continue
+        argument, value, rule, way_out = SENTENCES[name]
+        words = {"name": policy.name, "gives": policy.guarantee}
+        raise refusal(argument, value(policy, task.spec), rule.format(**words), way_out)
