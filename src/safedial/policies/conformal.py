@@ -77,6 +77,7 @@ from safedial.policies.family import (
 )
 from safedial.policies.policy import probe_share
 from safedial.policies.start import Start, declared_dose, is_start_dose
+from safedial.policies.supports import ELSEWHERE
 from safedial.policies.table import Table
 
 EARLY = 400
@@ -264,6 +265,7 @@ class HPConformal(Family):
     guarantee = "conformal"
     counts = False
     uncompiled = "ranks scores among those of all rounds before, whose number grows"
+    excludes = ELSEWHERE | {"sensor noise"}
 
     start_dose: float | None = option(
         None, is_start_dose, "must be a number in (0, 1]", "or None for the certified one"
@@ -314,9 +316,6 @@ class HPConformal(Family):
 
     def on(self, task: Task, **options: Any) -> HPConformal:
         """This policy for a task, with the options that are left to a rule."""
-        spec = task.spec
-        sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
-        require(sensor == (0.0, 0.0), "sensor noise", sensor, f"must be 0 for {self.name}")
         self._check_group(task)
         rules = {"probe": PROBE, **OFF}
         if task.live:
