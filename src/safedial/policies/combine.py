@@ -65,6 +65,7 @@ class Smallest(Family):
     learns = property(lambda self: self.of.learns)  # pyright: ignore[reportAssignmentType]
     randomised = property(lambda self: self.of.randomised)  # pyright: ignore[reportAssignmentType]
     stop_rules = property(lambda self: self.of.stop_rules)  # pyright: ignore[reportAssignmentType]
+    excludes = property(lambda self: self.of.excludes)  # pyright: ignore[reportAssignmentType]
     plain_numbers = property(lambda self: self.of.plain_numbers)  # pyright: ignore[reportAssignmentType]
     watches_lanes = property(lambda self: self.of.watches_lanes)  # pyright: ignore[reportAssignmentType]
     options = property(lambda self: (self.named or self.of).options)  # pyright: ignore[reportAssignmentType]
@@ -289,6 +290,7 @@ class Either(Family):
     stop_rules = property(lambda self: self.whole.stop_rules)  # pyright: ignore[reportAssignmentType]
     watches_lanes = property(lambda self: self.whole.watches_lanes)  # pyright: ignore[reportAssignmentType]
     uncompiled = property(lambda self: self.whole.uncompiled)  # pyright: ignore[reportAssignmentType]
+    excludes = property(lambda self: self.whole.excludes)  # pyright: ignore[reportAssignmentType]
     options = property(lambda self: self.whole.options)  # pyright: ignore[reportAssignmentType]
 
     @cached_property

@@ -201,7 +201,7 @@ def in_row(row: int, check: Callable[..., Result], *arguments: Any) -> Result:
 
 def _learner_of(rule: Policy, spec: SafetySpec) -> type[Learner]:
     """The class of a policy's learner, if they can run online under the spec."""
-    check_supported(rule, Task(dim=dim, spec=spec, dose=as_dose(None), live=True))
+    check_supported(rule, Task(dim=1, spec=spec, dose=as_dose(None), live=True))
     learner = kind_of(rule, spec)
     learner.check(rule, spec)
     check_proved(rule, spec)
