@@ -82,6 +82,7 @@ from safedial.policies.family import (
 )
 from safedial.policies.prefix import Prefix
 from safedial.policies.start import Start, declared_dose, is_start_dose
+from safedial.policies.supports import ELSEWHERE
 
 FORMS = ("per_round", "tolerance", "anytime")
 
@@ -203,6 +204,7 @@ class HPStudent(Family):
     counts = False
     stop_rules = ("student_drift", "alarm")
     watches_lanes = False
+    excludes = (ELSEWHERE - {"several costs"}) | {"costs of 0 or 1"}
     uncompiled = "needs quantiles of Student's t, which JAX does not have"
 
     form: Literal["per_round", "tolerance", "anytime"] = option(

@@ -145,10 +145,8 @@ def excluded(policy: Family | Any, stated: frozenset[str]) -> frozenset[str]:
 
 
 def _own(policy: Family | Any) -> frozenset[str]:
-    """A bracket and Gaussian noise have proofs for several costs."""
-    given = GUARANTEES[policy.guarantee]
-    several = given.bracketed or (given.gaussian and not policy.options.get("either"))
-    return policy.excludes - {"several costs"} if several else policy.excludes
+    """A bracket has a proof for several costs."""
+    return policy.excludes - {"several costs"} if GUARANTEES[policy.guarantee].bracketed else policy.excludes
 
 
 def supports(policy: Family | Any, task: Task) -> list[str]:
