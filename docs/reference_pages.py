@@ -91,11 +91,9 @@ def _plain(words: str | None) -> str:
 
 def routes() -> list[str]:
     """Every route and every body, from the OpenAPI document of the service."""
-    from safedial.service.app import make_app
-    from safedial.study.store import Store
+    from safedial.service.openapi import document as made
 
-    with tempfile.TemporaryDirectory() as folder, Store(f"sqlite:///{folder}/store.db") as store:
-        document = make_app(store).openapi()
+    document = made()
     lines = []
     for path, methods in document["paths"].items():
         for method, about in methods.items():

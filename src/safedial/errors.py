@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 import unicodedata
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
@@ -44,8 +44,12 @@ def require(
 
 
 def refusal(argument: str, value: Any, rule: str, way_out: str = "", *, code: str = "invalid_input") -> InvalidInput:
-    """The error that `require` raises, for checks that are made in every round and must cost nothing when they pass."""
-    return InvalidInput(f"{argument} = {_short(value)}: {rule}" + (f"; {way_out}" if way_out else ""), code)
+    """The error that `require` raises, for checks that are made in every round and must cost nothing when they pass.
+
+    A rule and its remedy never contain the caller's value, so they are public; names in brackets may be the caller's.
+    """
+    rest = f"{rule}; {way_out}" if way_out else rule
+    return InvalidInput(f"{argument} = {_short(value)}: {rest}", code, public=f"{argument.partition('[')[0]}: {rest}")
 
 
 def require_fields(argument: str, given: Iterable[str], maker: Callable[..., Any]) -> None:
@@ -66,12 +70,12 @@ def require_fields(argument: str, given: Iterable[str], maker: Callable[..., Any
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a finite number; True and False are not.
+    """Whether it is a finite number, also as a float; True and False are not.
 
-    >>> [is_number(each) for each in (1, 0.5, True, "1", float("nan"))]
-    [True, True, False, False, False]
+    >>> [is_number(each) for each in (1, 0.5, True, "1", float("nan"), 10**400)]
+    [True, True, False, False, False, False]
     """
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def is_whole(value: Any, least: int = 1) -> bool:
@@ -92,7 +96,7 @@ EXTRAS = {
     "plot": (("matplotlib",), "pictures of every result"),
     "data": (("pandas", "pyarrow"), "results as tables, parquet files"),
     "service": (
-        ("fastapi", "uvicorn", "sqlalchemy", "psycopg", "orjson", "prometheus_client"),
+        ("starlette", "pydantic", "uvicorn", "sqlalchemy", "psycopg", "orjson", "prometheus_client"),
         "studies and the decision service",
     ),
     "dask": (("distributed",), "sweeps on many machines"),
@@ -167,8 +171,8 @@ def import_extra(module: str, extra: str) -> Any:
 def explained(error: ModuleNotFoundError) -> str:
     """How to install a missing package; empty if no extra of safedial contains it.
 
-    >>> print(explained(ModuleNotFoundError(name="fastapi.openapi")))  # doctest: +ELLIPSIS
-    this needs the package fastapi: pip install ...[service]"
+    >>> print(explained(ModuleNotFoundError(name="starlette.requests")))  # doctest: +ELLIPSIS
+    this needs the package starlette: pip install ...[service]"
     """
     package = (error.name or "").partition(".")[0]
     brings = next((name for name, (packages, _) in EXTRAS.items() if package in packages), "")

@@ -13,7 +13,7 @@ from safedial.rounds.specfile import EXAMPLE
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-SERVICE = ("fastapi", "uvicorn", "sqlalchemy", "orjson", "prometheus_client")
+SERVICE = ("starlette", "pydantic", "uvicorn", "sqlalchemy", "orjson", "prometheus_client")
 STORE = ("--storage", "sqlite:///trial.db")
 LOG = "x1,x2,action,reward,cost\n" + 40 * "0.1,0.2,0.5,0.1,0.1\n0.3,0.1,0.2,0.1,0.1\n"
 
@@ -29,7 +29,7 @@ def without(hidden, *words, cwd):
 
 COMMANDS = {
     "demo": (SERVICE, ("demo", "--seconds", "1"), "service"),
-    "demo, fastapi alone": (("fastapi",), ("demo", "--seconds", "1"), "service"),
+    "demo, starlette alone": (("starlette",), ("demo", "--seconds", "1"), "service"),
     "demo, uvicorn alone": (("uvicorn",), ("demo", "--seconds", "1"), "service"),
     "serve": (SERVICE, ("serve", *STORE), "service"),
     "key": (SERVICE, ("key", "create", "--role", "read", *STORE), "service"),

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import math
+import re
 import socket
 import threading
 import time
@@ -219,7 +220,7 @@ def test_a_fault_of_ours_is_500_without_its_words_in_answer_or_log(store, caplog
     def fail(*_):
         raise RuntimeError(f"context {mark}")
 
-    monkeypatch.setattr("safedial.service.routes.list_studies", fail)
+    monkeypatch.setattr("safedial.service.app_state.list_studies", fail)
     with running(store, app=app) as url:
         answer = Caller(url).get("/v1/studies")
     assert (answer.status, answer.code) == (500, "fault")
@@ -308,7 +309,7 @@ def test_one_log_is_verified_at_a_time_so_that_readers_cannot_hold_up_decisions(
 
 
 def test_readers_of_logs_rest_between_pages_while_others_are_answered(store):
-    shared = make_app(store).state.service
+    shared = make_app(store).service
     shared.waiting = 2
     spans = []
 
@@ -329,7 +330,7 @@ def test_readers_of_logs_rest_between_pages_while_others_are_answered(store):
 
 
 def test_a_reader_of_logs_alone_does_not_rest(store):
-    shared = make_app(store).state.service
+    shared = make_app(store).service
     shared.waiting, shared.rests_until = 1, time.monotonic() + 1e9
     assert asyncio.run(shared.page(lambda: "a page")) == "a page"
 
@@ -443,3 +444,36 @@ def test_a_misspelt_name_in_a_query_is_refused_and_not_ignored(service):
         assert takes in answer.json()["detail"]
         assert "patient" not in answer.json()["detail"]
     assert service.get("/v1/studies/trial/decisions?limit=1").status == 200
+
+
+def test_the_openapi_document_names_path_parameters_and_what_an_answer_is_sent_as(service):
+    document = service.get("/openapi.json").json()
+    lacking = []
+    for path, operations in document["paths"].items():
+        named = set(re.findall(r"{(\w+)}", path))
+        for method, operation in operations.items():
+            given = {each["name"] for each in operation.get("parameters", []) if each["in"] == "path"}
+            if given != named or not all(
+                each["required"] for each in operation.get("parameters", []) if each["in"] == "path"
+            ):
+                lacking.append((method, path))
+            assert set(operation["responses"]["default"]["content"]) == {"application/problem+json"}, (method, path)
+    assert lacking == []
+    assert "text/plain" in str(document["paths"]["/metrics"]["get"]["responses"]["200"]["content"])
+
+
+def test_a_refused_method_is_told_all_methods_of_the_address(service):
+    for path, allowed in (
+        ("/v1/studies", {"GET", "HEAD", "POST"}),
+        ("/v1/studies/trial/decisions", {"GET", "HEAD", "POST"}),
+        ("/v1/decisions/trial.2/outcome", {"POST"}),
+        ("/", {"GET", "HEAD"}),
+    ):
+        answer = service.send("DELETE", path)
+        assert (answer.code, set(answer.headers["allow"].split(", "))) == ("method_not_allowed", allowed)
+
+
+def test_no_error_is_kept_or_guessed_at_on_the_way(service):
+    for answer in (service.ask("trial", [9, 9]), service.get("/nowhere"), service.send("DELETE", "/v1/studies")):
+        assert answer.code
+        assert (answer.headers["cache-control"], answer.headers["x-content-type-options"]) == ("no-store", "nosniff")

@@ -5,13 +5,19 @@
 
 import asyncio
 import contextlib
+import http.client
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from starlette.requests import Request
 
 from safedial.service import access
-from safedial.service.server import LARGEST_HEADERS, LimitedProtocol, running
+from safedial.service.app_state import WriterCalls
+from safedial.service.connections import LimitedProtocol
+from safedial.service.problem import LARGEST_HEADERS
+from safedial.service.server import running
 from safedial.study.database import sa
 from safedial.study.keys import create_key, hash_key
 from safedial.study.manage import create_study
@@ -52,7 +58,7 @@ def test_silent_connections_close_each_other_and_not_those_who_ask(guarded, monk
             answers.append(guarded.ask("trial", [0.1, 0.1]).status)
         assert answers == [201] * 30
         assert all(is_closed(each) for each in silent[:30])
-        assert len(LimitedProtocol.idle) <= 20
+        assert sum(map(len, LimitedProtocol.shares.values())) <= 21
 
 
 def test_headers_that_take_too_long_are_408_and_closed(guarded, monkeypatch):
@@ -110,7 +116,7 @@ def test_too_many_wrong_keys_wait_for_their_refusal_and_a_right_one_does_not(sto
 
     async def timed(name):
         started = time.monotonic()
-        found = await checks._key(name)
+        found = await checks._key(Request({"type": "http"}, asyncio.Event().wait), name)
         return found, time.monotonic() - started
 
     async def play():
@@ -120,3 +126,143 @@ def test_too_many_wrong_keys_wait_for_their_refusal_and_a_right_one_does_not(sto
     assert [each[0] for each in (right, first, second, again)] == [made, None, None, made]
     assert second[1] >= 0.1
     assert again[1] < 0.1, "a key in memory is found without the store"
+
+
+# --- Callers with wrong keys, or with keys that may do less, take all connections
+
+
+def talk(caller, words, *, receive=0):
+    """A connection that has sent these words, with little room for an answer where `receive` says so."""
+    host, _, port = caller.url.removeprefix("http://").partition(":")
+    made = socket.socket()
+    if receive:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive)
+    made.settimeout(10)
+    made.connect((host, int(port)))
+    made.sendall(words)
+    return made
+
+
+def head(method, path, key, more=b""):
+    return b"%b %b HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %b\r\n%b\r\n" % (method, path, key.encode(), more)
+
+
+def keyed(store, role):
+    return create_key(store, role, reason="test", actor="tester")[0]
+
+
+SLOW = b"Content-Type: application/json\r\nContent-Length: 20\r\n"
+
+
+@pytest.mark.parametrize("kind", ["wrong keys", "slow bodies", "unread pages", "wrong keys again and again"])
+def test_whoever_may_not_decide_cannot_take_the_connections_of_those_who_may(guarded, store, kind, monkeypatch):
+    monkeypatch.setattr(LimitedProtocol, "most", 20)
+    monkeypatch.setattr(access, "WRONG_BURST", 0.0)
+    observe, read = keyed(store, "observe"), keyed(store, "read")
+    words = {
+        "wrong keys": head(b"GET", b"/v1/studies", "sd_0_wrong"),
+        "wrong keys again and again": head(b"GET", b"/v1/studies", "sd_0_wrong") * 20,
+        "slow bodies": head(b"POST", b"/v1/decisions/trial.2/outcome", observe, SLOW),
+        "unread pages": head(b"GET", b"/v1/studies/trial/events", read) * 20,
+    }[kind]
+    with contextlib.ExitStack() as stack:
+        answers = []
+        for _ in range(30):
+            stack.enter_context(talk(guarded, words))
+        for _ in range(30):
+            stack.enter_context(talk(guarded, words))
+            answers.append(answer_of(guarded))
+    assert answers == [201] * 30
+
+
+def answer_of(caller):
+    try:
+        return caller.ask("trial", [0.1, 0.1]).status
+    except (OSError, http.client.HTTPException) as error:
+        return type(error).__name__
+
+
+def test_strangers_and_keys_of_others_leave_a_connection_that_is_kept_open_alone(guarded, store, monkeypatch):
+    monkeypatch.setattr(LimitedProtocol, "most", 20)
+    read, whole = keyed(store, "read"), head(b"GET", b"/v1/studies/trial", guarded.key)
+    with contextlib.ExitStack() as stack:
+        kept = stack.enter_context(talk(guarded, whole))
+        assert kept.recv(100_000).startswith(b"HTTP/1.1 200 ")
+        for number in range(60):
+            words = b"" if number % 2 else head(b"GET", b"/v1/studies/trial", read)
+            stack.enter_context(talk(guarded, words))
+        time.sleep(0.2)
+        kept.sendall(whole)
+        assert kept.recv(100_000).startswith(b"HTTP/1.1 200 ")
+
+
+def test_callers_without_a_key_wait_for_their_refusals_longer_the_more_they_are(store, monkeypatch):
+    monkeypatch.setattr(access, "WRONG_BURST", 0.0)
+    monkeypatch.setattr(access, "WRONG_REFUSED", 10.0)
+    keyed(store, "read")
+    with running(store) as url, ThreadPoolExecutor(20) as pool:
+        started = time.monotonic()
+        answers = list(pool.map(lambda _: Caller(url).get("/v1/studies").status, range(20)))
+    assert answers == [401] * 20
+    assert time.monotonic() - started > 1.0, "20 at once, 10 a second"
+
+
+def test_answers_that_nobody_reads_hold_no_more_memory_than_is_allowed(guarded, store, monkeypatch):
+    monkeypatch.setattr(LimitedProtocol, "most_unread", 2_000_000)
+    study = create_study("trial", storage=store, load_if_exists=True)
+    for _ in range(100):
+        study.ask([0.1, 0.1])
+    page = head(b"GET", b"/v1/studies/trial/events", keyed(store, "read"))
+    whole = len(Caller(guarded.url, guarded.key).get("/v1/studies/trial/events").content)
+    with contextlib.ExitStack() as stack:
+        unread = [stack.enter_context(talk(guarded, page * 20, receive=4096)) for _ in range(40)]
+        time.sleep(2.0)
+        ended = sum(is_reset(each) for each in unread)
+        assert guarded.ask("trial", [0.1, 0.1]).status == 201
+        assert len(Caller(guarded.url, guarded.key).get("/v1/studies/trial/events").content) > whole
+    assert ended >= 40 - 2_000_000 // whole - 1, "the longest unread are closed"
+
+
+def is_reset(connection):
+    """Whether the service has aborted it, whatever it had sent before."""
+    connection.settimeout(0.05)
+    try:
+        while connection.recv(1 << 20):
+            pass
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+    return True
+
+
+# --- Headers
+
+
+def test_headers_that_are_too_large_are_431_in_however_many_parts_they_come(guarded):
+    for size in (70_000, 120_000):
+        answer = guarded.get("/healthz", X_Long="a" * size)
+        assert (answer.status, answer.headers["connection"]) == (431, "close"), size
+
+
+def test_two_host_headers_are_refused(guarded):
+    with talk(guarded, b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil.example\r\n\r\n") as twice:
+        assert twice.recv(1000).startswith(b"HTTP/1.1 400 ")
+
+
+def test_an_answer_that_was_committed_is_sent_although_another_request_has_begun(guarded, monkeypatch):
+    """The writer answers after longer than a request's headers may take."""
+    monkeypatch.setattr(LimitedProtocol, "seconds", 0.2)
+    call = WriterCalls.call
+
+    async def slow(self, operation):
+        made = await call(self, operation)
+        await asyncio.sleep(0.6)
+        return made
+
+    monkeypatch.setattr(WriterCalls, "call", slow)
+    body = b'{"context": [0.1, 0.1]}'
+    more = b"Content-Type: application/json\r\nContent-Length: %d\r\n" % len(body)
+    words = head(b"POST", b"/v1/studies/trial/decisions", guarded.key, more) + body + b"GET /healthz HTTP/1.1\r\nHo"
+    with talk(guarded, words) as pipelined:
+        assert pipelined.recv(100_000).startswith(b"HTTP/1.1 201 ")

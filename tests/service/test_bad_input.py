@@ -13,7 +13,6 @@ import pytest
 
 from safedial.service.app_state import Limits
 from safedial.service.client import Client
-from safedial.service.problem import depth
 from safedial.service.server import running
 from safedial.study import database
 from safedial.study.manage import create_study
@@ -117,25 +116,21 @@ def test_too_large_too_deep_and_broken_bodies_are_refused(service):
     large = json.dumps({"context": [MARK] * 40_000}).encode()
     answer = service.post(path, large)
     assert (answer.status, answer.code, answer.headers["connection"]) == (413, "too_large", "close")
-    for deep in (
-        b"[" * 100_000,
-        b'{"context":' * 50 + b"1" + b"}" * 50,
-        b'{"context": ' + b"[" * 20 + b"]" * 20 + b"}",
-    ):
+    for deep in (b"[" * 100_000, b'{"context":' * 250 + b"1" + b"}" * 250):
         assert service.post(path, deep).code == "too_deep"
+    for deep in (b'{"context":' * 50 + b"1" + b"}" * 50, b'{"context": ' + b"[" * 20 + b"]" * 20 + b"}"):
+        assert service.post(path, deep).code == "wrong_dimension"
+    whole = json.dumps({"name": "deep", "spec": SPEC}).encode()
+    for name in (b"labels", b"guard", b"dial", b"policy", b"unheard_of"):
+        deep = b'"%b": %b%b}}' % (name, b'{"a": [' * 90, b"]}" * 90)
+        answer = service.post("/v1/studies", whole[:-2] + b", " + deep)
+        assert answer.status == 422, (name, answer)
     for broken in (b"", b"{", b"context", b'{"context": [0.1, .2]}', b"\xff\xfe", b'{"context": [1,]}', b"\x00"):
         assert (service.post(path, broken).status, service.post(path, broken).code) == (400, "malformed"), broken
     for odd in (b"[]", b"7", b"null", b'"x"', b"{}", b'{"contexts": [0.1, 0.1]}', b'{"context": [0.1, 0.1], "x": 1}'):
         assert service.post(path, odd).status == 422, odd
     assert service.post(path, b"{}", Content_Type="text/plain").code == "not_json"
     assert events(service) == 1
-
-
-def test_a_body_of_quotes_is_read_once_and_not_once_for_each_quote():
-    for end in (b"", b"\\", b'"'):
-        content = b"[" * 17 + b'"' + b'\\"' * 100_000 + end  # 70 s and more, if each quote began a text
-        assert depth(content) == 17
-    assert depth(b'["[\n\\"[", {"a]": [0]}]') == 3
 
 
 def test_a_body_without_a_stated_length_is_counted_as_it_comes(service):
@@ -288,3 +283,56 @@ def test_an_unknown_unit_a_visit_told_twice_and_another_study_s_checkpoint_chang
     assert service.post(outcome, {"reward": 0.1, "cost": 0.1}).status == 200, "the same again is no error"
     assert service.get("/v1/studies/trial").json() == before
     assert service.get("/v1/studies/trial/events").content == events
+
+
+@pytest.mark.parametrize(
+    "context", [[[1, [2]], 0], [[[1], 2], [3]], [[], 0.1], [{}, 0.1], [None, 0.1], [[0.1, [0.2, [0.3]]], 0.1]]
+)
+def test_a_context_of_lists_of_different_depths_is_422_and_no_fault(service, context):
+    answer = service.ask("trial", context)
+    assert (answer.status, answer.json()["field"]) == (422, "context")
+
+
+def test_every_refused_request_says_what_is_wrong_with_it(service, store):
+    """The refusal's `detail`, without the caller's values."""
+    features = {"names": ["age", "weight"], "center": [50, 70], "scale": [100, 100]}
+    create_study("named", {**SPEC, "features": features}, storage=store)
+    decision = service.ask("trial", [0.5, 0.1]).json()["id"]
+    path, ask = f"/v1/decisions/{decision}/outcome", "/v1/studies/trial/decisions"
+    good = {"context": [0.1, 0.1]}
+    refused = [
+        service.post(ask, {"context": [MARK]}),
+        service.post(ask, {"context": [MARK, MARK]}),
+        service.post(ask, {"context": [MARK, "x"]}),
+        service.post(ask, {"context": f"{MARK}"}),
+        service.post(ask, b'{"context": [0.1, NaN]}'),
+        service.post(ask, b'{"context": [0.1, 0.1], "baseline_cost": NaN}'),
+        service.post(ask, {**good, "baseline_cost": MARK}),
+        service.post(ask, {**good, "baseline_cost": "x"}),
+        service.post(ask, {**good, "proposal": MARK}),
+        service.post(ask, {**good, "unit": " P-1"}),
+        service.post(ask, {**good, "unit": ""}),
+        service.post(ask, {**good, "unit": "x" * 300}),
+        service.post(ask, {**good, "meta": {"a b": MARK}}),
+        service.post(ask, {**good, "meta": {"a": [MARK]}}),
+        service.post(ask, {**good, "allow_extrapolation": 1}),
+        service.post("/v1/studies/named/decisions", {"context": {"age": f"{MARK}", "weight": 70}}),
+        service.post(path, {"reward": 0.1}),
+        service.post(path, {"cost": 0.1}),
+        service.post(path, {"reward": 0.1, "cost": {"heat": MARK}}),
+        service.post(path, {"reward": 0.1, "cost": 0.1, "applied_action": 9}),
+        service.post(path, {"reward": 0.1, "cost": 0.1, "observed_at": f"{MARK}"}),
+        service.post(path, {"reward": 0.1, "cost": 0.1, "throttled": "no"}),
+        service.post(path, {"reward": 0.1, "cost": 0.1, "x": MARK}),
+        service.post(path.replace("outcome", "void"), {"reason": " "}),
+        service.post("/v1/studies", {"name": "bad", "spec": {**SPEC, "threshold": -1}}),
+        service.post("/v1/studies", {"name": "bad name", "spec": SPEC}),
+        service.post("/v1/studies/trial/resume", {"reason": "x", "forget": True}),
+        service.post("/v1/studies/trial/amendment", {"reason": "x"}),
+        service.get("/v1/studies/trial/events?from_seq=x"),
+    ]
+    silent = [number for number, answer in enumerate(refused) if answer.status == 422 and "detail" not in answer.json()]
+    assert silent == []
+    assert {answer.status for answer in refused} <= {422, 409}
+    for answer in refused:
+        assert str(MARK).encode() not in answer.content, answer

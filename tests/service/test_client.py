@@ -1,6 +1,7 @@
 """The client: the way of a decision, retries that cannot decide twice, and an action when the service is away."""
 
 import http.server
+import json
 import logging
 import socket
 import threading
@@ -146,3 +147,62 @@ def test_what_answers_in_the_place_of_the_service_gives_the_fallback_action(stat
         assert (advice.action, advice.id, advice.fallback) == (0.05, None, True)
         client.close()
         proxy.shutdown()
+
+
+# --- Answers of a service that errs or lies
+
+
+@pytest.fixture
+def lying(monkeypatch):
+    """A client whose service answers with what the test names."""
+    client = Client("http://127.0.0.1:1", retries=0, fallback_action=0.05)
+    said = {}
+    monkeypatch.setattr(client, "_once", lambda *_: (said["status"], said["text"]))
+    return client, said
+
+
+def advised(action, /, **changes):
+    dial = {"low": 0, "high": 1, "unit": "", "levels": None}
+    certificate = {"action": action, "dial": dial, **changes}
+    given = {"id": "trial.2.00000000", "seq": 2, "hash": "00", "action": action, "intensity": 0.5, "safe_action": 0.5}
+    return {**given, "certificate": certificate, "replayed": False, "stop_reason": ""}
+
+
+@pytest.mark.parametrize("action", [float("nan"), float("inf"), "0.5", True, None, 1e9, -0.1, [0.5], 10**400])
+def test_what_is_no_setting_of_the_dial_is_no_advice(lying, action):
+    client, said = lying
+    said |= {"status": 201, "text": json.dumps(advised(0.5)).encode()}
+    assert client.ask("trial", [0.1]).action == 0.5
+    client.heads.forget("trial")
+    said["text"] = json.dumps(advised(action)).encode()
+    advice = client.ask("trial", [0.1])
+    assert (advice.action, advice.fallback) == (0.05, True)
+
+
+def test_an_action_other_than_its_certificate_s_is_no_advice(lying):
+    client, said = lying
+    for changes in ({"action": 0.4}, {"dial": None}, {"dial": {"low": 0, "high": "1"}}):
+        said |= {"status": 201, "text": json.dumps(advised(0.5, **changes)).encode()}
+        assert client.ask("trial", [0.1]).fallback
+
+
+def test_an_answer_nested_too_deeply_is_no_answer(lying):
+    client, said = lying
+    said |= {"status": 201, "text": b'{"action":' * 100_000}
+    assert client.ask("trial", [0.1]).fallback
+    said["status"] = 422
+    with pytest.raises(InvalidInput, match="no further words"):
+        client.ask("trial", [0.1])
+
+
+@pytest.mark.parametrize("key", ["visit-日", "visité", "Ω" * 200])
+def test_a_key_may_have_any_letters(client, key):
+    first = client.ask("trial", [0.1, 0.1], key=key)
+    assert (first.certificate["key"], first.fallback) == (key, False)
+    assert client.ask("trial", [0.1, 0.1], key=key) == first._replace(replayed=True)
+
+
+@pytest.mark.parametrize("key", ["a\nb", "a\x00", "", "x" * 201])
+def test_a_key_that_no_header_can_carry_is_refused(client, key):
+    with pytest.raises(InvalidInput, match="key"):
+        client.ask("trial", [0.1, 0.1], key=key)

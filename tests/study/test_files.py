@@ -1,5 +1,6 @@
 """The files of an open SQLite store: removed, moved, overwritten, read-only. Nothing acknowledged is lost."""
 
+import csv
 import json
 import os
 import shutil
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from safedial.study.database import writing
-from safedial.study.manage import create_study, open_study
+from safedial.study.manage import backup, create_study, open_study
 from safedial.study.store import Store
 from safedial.study.study_errors import StoreUnavailable
 from safedial.study.verify import verify_study
@@ -271,3 +272,23 @@ def test_a_wal_that_cannot_be_read_without_writing_is_named(file, shelf):
     ((code, _, words),) = safedial(["verify", "trial", "--storage", url])
     assert (code, words.count("\n")) == (2, 1)
     assert "a -wal holds its last events; copy the file and its -wal" in words
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="rights are others there")
+def test_a_store_and_its_copies_are_for_their_owner_alone(tmp_path):
+    with Store(f"sqlite:///{tmp_path}/trial.db") as store:
+        create_study("trial", SPEC, storage=store).ask([0.1, 0.1])
+        backup(store, tmp_path / "copy.db")
+        rights = {file.name: oct(file.stat().st_mode & 0o777) for file in tmp_path.iterdir()}
+    assert rights == dict.fromkeys(("trial.db", "trial.db-wal", "trial.db-shm", "copy.db"), "0o600")
+
+
+def test_a_table_has_no_formulas_of_those_who_wrote_labels(tmp_path):
+    with Store(f"sqlite:///{tmp_path}/trial.db") as store:
+        study = create_study("trial", SPEC, storage=store)
+        for label in ("=1+1", "+1", "-1", "@A1", "P-04"):
+            study.ask([0.1, 0.1], key=label, unit=label, visit=label, meta={"note": label})
+        with open(study.export(tmp_path / "log.csv"), newline="") as file:
+            rows = list(csv.DictReader(file))
+    for name in ("key", "unit", "visit", "meta.note"):
+        assert [row[name] for row in rows] == ["'=1+1", "'+1", "'-1", "'@A1", "P-04"], name

@@ -276,7 +276,7 @@ def _array(values: Any, name: str) -> Any:
         raise InvalidInput(words, "wrong_dimension")
     items = list(values)
     for index, item in enumerate(items):
-        if type(item) is not float and np.ndim(item) == 0:
+        if type(item) is not float and not isinstance(item, (list, tuple)) and np.ndim(item) == 0:
             real(f"{name}[{index}]", item.item() if isinstance(item, np.ndarray) else item, finite=False)
     try:
         return np.asarray(items, dtype=np.float64)

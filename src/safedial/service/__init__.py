@@ -1,8 +1,8 @@
 """The decision service: studies over HTTP.
 
-    request ─► access (key, role, bucket) ─► body (size, time, depth, numbers) ─► study ─► commit ─► answer
-                                                                                   │
-    page ◄─ series ◄─ track (read from the log, beside the writer) ◄───────────────┘
+    connection ─► access (key, role, bucket) ─► body (size, time, schema) ─► study ─► commit ─► answer
+                                                                              │
+    page ◄─ charts ◄─ timeline (read from the log, beside the writer) ◄───────┘
 
-Read problem, body, access, routes, app in this order; then track and series for the page.
+Read connections, problem, access, schemas, routes, app in this order; then timeline and charts for the page.
 """

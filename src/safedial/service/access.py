@@ -14,12 +14,14 @@ import asyncio
 import ipaddress
 import math
 import time
+from contextlib import suppress
 from functools import lru_cache
 from typing import NamedTuple
 
 from starlette.requests import Request
 
-from safedial.service.problem import Problem, headers_of
+from safedial.service.connections import belongs_to
+from safedial.service.problem import Problem, read_headers
 from safedial.study.keys import ROLES, Key, hash_key, list_keys, live_keys
 from safedial.study.store import Store
 from safedial.study.study_errors import StudyError
@@ -28,9 +30,12 @@ FRESH_SECONDS = 1.0
 """Seconds for which the keys are held in memory; a revoked key is refused after that."""
 
 WRONG_RATE, WRONG_BURST, WRONG_SECONDS = 10.0, 50.0, 0.5
-"""How many unknown keys per second, of all callers, are looked for in the store. Further ones are compared with those
-in memory, and refused after a pause.
+"""How many requests per second without a valid key, of all callers, are refused at once, unknown keys after they were
+looked for in the store. For further ones keys are compared with those in memory, and they are refused after a pause.
 """
+
+WRONG_REFUSED = 200.0
+"""How many refusals per second there are at most: the more wait for theirs, the longer each of them waits."""
 
 RATE, BURST = 2_000.0, 4_000.0
 """Requests per second for each key, and how many may come at once."""
@@ -81,11 +86,15 @@ class Access:
         self._reading = asyncio.Lock()
         self._wrong = Bucket(WRONG_RATE, WRONG_BURST, time.monotonic())
         self._buckets: dict[str, Bucket] = {}
+        self._paused = 0
         self._open_until = 0.0
 
     async def admit(self, request: Request, role: str, study: str | None = None) -> Caller:
         """The caller, if its key has at least the rights of `role` in this study and is within its rate."""
         caller = await self._caller(request)
+        if caller is None:
+            raise Problem("unauthenticated")
+        belongs_to(request, caller.actor)
         # Before the role is checked, so that refused requests count towards the rate as well.
         bucket = self._buckets.get(caller.actor)
         now = time.monotonic()
@@ -99,39 +108,48 @@ class Access:
             raise Problem("forbidden", f"this needs the role {role} for this study")
         return caller
 
-    async def _caller(self, request: Request) -> Caller:
-        words = headers_of(request).get(b"authorization")
-        if words is None:
-            if self.allow_keyless and _from_here(request) and await self._no_keys():
-                return Caller("local", "admin", "")
-            raise Problem("unauthenticated")
-        scheme, _, text = words.decode("latin-1").partition(" ")
-        text = text.strip()
-        if scheme.lower() != "bearer" or not text:
-            raise Problem("unauthenticated")
-        key = await self._key(hash_key(text))
-        if key is None:
-            raise Problem("unauthenticated")
-        return Caller(f"key:{key.id}", key.role, key.study)
+    async def _caller(self, request: Request) -> Caller | None:
+        """Who sends the request; None without a valid key."""
+        words = read_headers(request).get(b"authorization")
+        if words is None and self.allow_keyless and _from_here(request) and await self._no_keys():
+            return Caller("local", "admin", "")
+        scheme, _, text = (words or b"").decode("latin-1").partition(" ")
+        known = scheme.lower() == "bearer" and text.strip()
+        key = await self._key(request, hash_key(text.strip()) if known else b"")
+        return None if key is None else Caller(f"key:{key.id}", key.role, key.study)
 
-    async def _key(self, name: bytes) -> Key | None:
-        """The live key with this hash. Keys are held by their hashes: no key stays in memory.
-
-        An unknown key may be a new one, so the store is asked; but not for each of thousands.
+    async def _key(self, request: Request, name: bytes) -> Key | None:
+        """The live key with this hash; b"" is none. An unknown key may be a new one, so the store is asked; but not for
+        each of thousands.
         """
-        now, key = time.monotonic(), self._keys.get(name)
-        if now - self._read_at < FRESH_SECONDS:
-            if key is not None:
-                return key
-            if not self._wrong.take(now):
-                await asyncio.sleep(WRONG_SECONDS)
-                return None
+        now = time.monotonic()
+        stale = now - self._read_at >= FRESH_SECONDS
+        key = await self._looked_for(name, now) if stale and name else self._keys.get(name)
+        if key is None and not self._wrong.take(now):
+            await self._pause(request)
+        elif key is None and name and not stale:
+            key = await self._looked_for(name, now)
+        return key
+
+    async def _looked_for(self, name: bytes, now: float) -> Key | None:
+        """The live key with this hash, as the store has it. Keys are held by their hashes: no key stays in memory."""
         async with self._reading:
             if self._read_at < now:
                 started = time.monotonic()
                 self._keys = await asyncio.to_thread(live_keys, self.store)
                 self._read_at = started
         return self._keys.get(name)
+
+    async def _pause(self, request: Request) -> None:
+        """Wait before a refusal, unless the caller is gone."""
+        self._paused += 1
+        with suppress(TimeoutError):
+            try:
+                async with asyncio.timeout(max(WRONG_SECONDS, self._paused / WRONG_REFUSED)):
+                    while (await request.receive())["type"] != "http.disconnect":
+                        pass
+            finally:
+                self._paused -= 1
 
     async def _no_keys(self) -> bool:
         """Whether no key was ever created: once there is one, every request needs a key, even if it is revoked."""
@@ -167,7 +185,7 @@ def _from_here(request: Request) -> bool:
 
     A proxy that does not announce itself cannot be detected, so a service behind one needs a key.
     """
-    headers, client = headers_of(request), request.scope.get("client")
+    headers, client = read_headers(request), request.scope.get("client")
     here = client is not None and is_loopback(client[0])
     return here and _is_local(headers.get(b"host", b"").decode("latin-1")) and FORWARDED.isdisjoint(headers)
 

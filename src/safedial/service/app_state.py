@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from safedial.errors import import_extra
-from safedial.service.access import BURST, RATE, Access
+from safedial.service.access import BURST, RATE, Access, Caller
 from safedial.service.problem import BODY_SECONDS, Problem, log
 from safedial.service.timeline import Track
 from safedial.study.answer import NAME
@@ -187,7 +187,7 @@ class Limits:
 
 @dataclass(kw_only=True)
 class Service:
-    """The shared state of one worker. The routes find it as `request.app.state.service`."""
+    """The shared state of one worker. Every route has it."""
 
     store: Store
     access: Access
@@ -206,6 +206,11 @@ class Service:
 
     def __post_init__(self) -> None:
         self.writer = WriterCalls(self.store, seconds=self.limits.answer_seconds)
+
+    async def seen_by(self, caller: Caller) -> list[dict[str, Any]]:
+        """The studies that the caller's key may see."""
+        found = await asyncio.to_thread(list_studies, self.store)
+        return [row for row in found if caller.study in ("", row["name"])]
 
     async def study(self, name: str) -> Study:
         """A study by its name; opened once."""

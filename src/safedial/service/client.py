@@ -25,11 +25,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from safedial.errors import InvalidInput, require
+from safedial.errors import InvalidInput, is_number, require
 from safedial.study.checkpoints import Checkpoint, load_checkpoint
 
 ADVICE = ("action", "id", "seq", "intensity", "safe_action", "certificate", "hash", "replayed", "stop_reason")
 """The fields of an answer to a question, but for `proposal_answer`, which only a proposal has."""
+
+
+LONGEST_KEY = 200
 
 
 class Advice(NamedTuple):
@@ -58,9 +61,20 @@ def read_answer(text: bytes) -> dict[str, Any] | None:
     """The service's answer; None for any other answer, such as a proxy's error page."""
     try:
         answer = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return answer if isinstance(answer, dict) else None
+
+
+def is_advice(answer: Mapping[str, Any]) -> bool:
+    """Whether an answer has all fields of advice, and its action is its certificate's and a setting of the dial."""
+    if not answer.keys() >= {*ADVICE} or not isinstance(answer["certificate"], dict):
+        return False
+    action, certificate = answer["action"], answer["certificate"]
+    dial = certificate.get("dial")
+    low, high = (dial.get("low"), dial.get("high")) if isinstance(dial, dict) else (None, None)
+    proper = is_number(action) and is_number(low) and is_number(high)
+    return proper and low <= action <= high and certificate.get("action") == action
 
 
 def read_refusal(status: int, text: bytes) -> InvalidInput:
@@ -70,7 +84,7 @@ def read_refusal(status: int, text: bytes) -> InvalidInput:
         code, words = problem["code"], problem.get("detail") or problem["title"]
         field = problem.get("field") or ""
         where = f"{field}: " if field and not words.startswith((f"{field}:", f"{field} ")) else ""
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         code, words, where = "invalid_input", "no further words", ""
     return InvalidInput(f"the service refused ({status} {code}): {where}{words}", code)
 
@@ -232,15 +246,18 @@ class Client:
         The arguments are those of `Study.ask`; without a key, one is generated. If the service refuses the request (a
         wrong context, a key without the right), `ask` raises `InvalidInput`.
         """
+        key = uuid.uuid4().hex if key is None else key
+        fits = isinstance(key, str) and 0 < len(key) <= LONGEST_KEY and key.isprintable()
+        require(fits, "key", key, f"must be printable text of 1 to {LONGEST_KEY} characters")
         body: dict[str, Any] = {"context": context if isinstance(context, Mapping) else list(context)}
         body |= {"baseline_cost": baseline_cost}
         noted = {"meta": dict(meta) if meta else None, "proposal": proposal, "unit": unit, "visit": visit}
         body |= _given(noted | {"allow_extrapolation": True if allow_extrapolation else None})
         try:
             path = f"/v1/studies/{_quoted(study)}/decisions"
-            answer = self._witness(study, "POST", path, body, key=key or uuid.uuid4().hex)
-            if not answer.keys() >= {*ADVICE}:
-                raise ServiceUnavailable(f"{self!r}: an answer without an action")
+            answer = self._witness(study, "POST", path, body, key=key)
+            if not is_advice(answer):
+                raise ServiceUnavailable(f"{self!r}: an answer without an action that the dial has")
         except ServiceUnavailable as error:
             log.warning("no advice from the service (%s): using the fallback action %g", error, self.fallback_action)
             return Advice(self.fallback_action, None, None, None, None, None, True, str(error))
@@ -387,7 +404,8 @@ class Client:
         self._local.__dict__.setdefault("checked", {})[study] = time.monotonic() + CHECKED_SECONDS
 
     def _send(self, method: str, path: str, body: Any = None, key: str | None = None, *, recheck: Any = None) -> Any:
-        headers = {"Content-Type": "application/json"} | ({"Idempotency-Key": key} if key else {})
+        headers: dict[str, Any] = {"Content-Type": "application/json"}
+        headers |= {} if key is None else {"Idempotency-Key": key.encode()}
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
         content = None if body is None else json.dumps(body, allow_nan=True)
@@ -411,7 +429,7 @@ class Client:
             reason = f"status {status}" if status >= 300 else "an answer that is not the service's"
         raise ServiceUnavailable(f"{self!r}: {reason}, after {self.retries + 1} attempts")
 
-    def _once(self, method: str, path: str, content: str | None, headers: dict[str, str]) -> tuple[int, bytes]:
+    def _once(self, method: str, path: str, content: str | None, headers: dict[str, Any]) -> tuple[int, bytes]:
         connection = getattr(self._local, "connection", None)
         if connection is None:
             secure = self._parts.scheme == "https"

@@ -2,22 +2,18 @@
 
 A study's error has a code (`safedial.study.study_errors.MEANINGS`). The answer gives that code, its meaning, the name
 of the field and the error's `public` text, but not its message, which may contain a context. Only the message about a
-specification, which contains no context, is given in full. A request's body is limited in size, time and depth; it is
-an object of known fields, with finite numbers.
+specification, which contains no context, is given in full.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import math
-import re
 import traceback
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -48,13 +44,14 @@ _CODES = {
         "reason_required",
     ),
     429: ("too_many_requests",),
+    431: ("headers_too_large",),
     500: ("log_broken", "fault"),
     503: ("store_unavailable", "wrong_schema", "overloaded"),
 }
 STATUS = {code: status for status, codes in _CODES.items() for code in codes}
 WORDS = {
     **MEANINGS,
-    "malformed": "the body is not JSON",
+    "malformed": "the body is not JSON, or the request is not HTTP as it should be",
     "too_deep": "the body is nested too deeply",
     "unauthenticated": "this needs a key: Authorization: Bearer sd_…",
     "forbidden": "this key may not do that here",
@@ -64,14 +61,30 @@ WORDS = {
     "too_large": "the body is too large",
     "not_json": "the body must be sent as application/json",
     "too_many_requests": "too many requests with this key; wait and send again",
+    "headers_too_large": "the headers are too large",
     "fault": "the service failed; nothing was acknowledged, and its log says where",
     "overloaded": "too many requests wait already; send again later",
 }
+WAYS_OUT = {
+    "not_finite": "every number must be finite and sent as a number: not NaN, infinity, text, true or false",
+    "wrong_dimension": "context: must be a flat list of numbers, as many as the study's dim",
+    "context_out_of_bounds": "context: its norm must be at most context_bound; scale the features, or state a larger "
+    "bound at the start",
+    "conflict": "GET /v1/decisions/{id} shows what was recorded",
+    "key_reused": "Idempotency-Key: use a new key for a new request, or send the first one again unchanged",
+    "reason_required": "reason: must say why, in words",
+}
+"""What to do about errors that say nothing of their own in public."""
+
 RETRY_SECONDS = {"store_unavailable": 2, "overloaded": 1, "too_many_requests": 1}
 """Retry-After: how long to wait before asking again."""
 
-CLOSING = ("slow_body", "too_large")
+CLOSING = ("slow_body", "too_large", "headers_too_large")
 """After these the rest of the body may still arrive, so the connection is closed."""
+
+PRIVATE = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+"""Answers hold contexts and outcomes, so no cache may keep them."""
+_PRIVATE = [(name.encode(), value.encode()) for name, value in PRIVATE.items()]
 
 
 class Problem(Exception):
@@ -82,13 +95,13 @@ class Problem(Exception):
         self.code, self.detail, self.field = code, detail, field
 
 
-def answer(code: str, detail: str = "", *, field: str = "", headers: dict[str, str] | None = None) -> Response:
+def answer(code: str, detail: str = "", *, field: str = "", headers: Mapping[str, str] | None = None) -> Response:
     """The response for a code."""
     status = STATUS.get(code, 422)
     words = WORDS.get(code, WORDS["invalid_input"])
     content = {"type": f"urn:safedial:problem:{code}", "title": words, "status": status, "code": code}
     content |= {name: text for name, text in (("detail", detail), ("field", field)) if text}
-    more = dict(headers or {})
+    more = {**PRIVATE, **(headers or {})}
     if code in RETRY_SECONDS:
         more["Retry-After"] = str(RETRY_SECONDS[code])
     if code in CLOSING:
@@ -105,151 +118,94 @@ def answer_error(error: Exception, fields: Iterable[str] = (), *, whole: bool = 
     if isinstance(error, InvalidInput):
         named = str(error).partition(" = ")[0].partition(":")[0].partition("[")[0].partition(".")[0]
         detail = str(error) if whole and error.code == "invalid_input" else error.public
-        return answer(error.code, detail, field=named if named in fields else "")
+        return answer(error.code, detail or WAYS_OUT.get(error.code, ""), field=named if named in fields else "")
     place = "".join(traceback.format_tb(error.__traceback__)[-3:])
     log.error("%s\n%s", type(error).__name__, place)
     return answer("fault")
 
 
-# --- A request's headers and body
+class Reply(Response):
+    """An answer in JSON; its headers are written as they are sent, for which Starlette would take longer."""
+
+    def __init__(self, content: Any, status: int = 200, *, replayed: bool = False) -> None:
+        self.body, self.status_code, self.background = orjson.dumps(content), status, None
+        length, kind = (b"content-length", b"%d" % len(self.body)), (b"content-type", b"application/json")
+        self.raw_headers = [*_PRIVATE, length, kind, *([(b"idempotent-replayed", b"true")] if replayed else ())]
+
+
+# --- A request's headers, body and query
 
 LARGEST = 256 * 1024
-DEEPEST = 16
+LARGEST_HEADERS = 64 * 1024
 BODY_SECONDS = 10.0
 
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
-"""A JSON string, closed or cut short, so that a body of many quotes is scanned only once."""
-
-_BRACKET = re.compile(rb"[\[\]{}]")
+Model = TypeVar("Model", bound=BaseModel)
 
 
-def headers_of(request: Request) -> dict[bytes, bytes]:
-    """The headers by their names in lower case; of equal names the first."""
-    known = request.scope.get("safedial.headers")
+def read_headers(request: Request) -> dict[bytes, bytes]:
+    """The headers by their names in lower case, of equal names the first. Refused are headers that are too large, and
+    two Host headers, of which readers could take either.
+    """
+    known: dict[bytes, bytes] | None = request.scope.get("safedial.headers")
     if known is None:
-        known = request.scope["safedial.headers"] = dict(reversed(request.scope["headers"]))
+        given = request.scope["headers"]
+        known = request.scope["safedial.headers"] = dict(reversed(given))
+        if sum(len(name) + len(value) for name, value in given) > LARGEST_HEADERS:
+            raise Problem("headers_too_large", f"at most {LARGEST_HEADERS} bytes")
+        if len(known) < len(given) and sum(name == b"host" for name, _ in given) > 1:
+            raise Problem("malformed", "Host: must be given once")
     return known
 
 
-async def read_json(request: Request, *, seconds: float = BODY_SECONDS) -> Any:
-    """The body as plain values, or an error that reveals nothing of its content."""
-    kind = headers_of(request).get(b"content-type", b"").partition(b";")[0].strip().lower()
+async def read_body(request: Request, model: type[BaseModel], *, seconds: float = BODY_SECONDS) -> dict[str, Any]:
+    """The fields of a request's body that are not null, checked by the model."""
+    kind = read_headers(request).get(b"content-type", b"").partition(b";")[0].strip().lower()
     if kind != b"application/json" and not kind.endswith(b"+json"):
         raise Problem("not_json")
-    return parse(await _receive(request, seconds))
-
-
-async def _receive(request: Request, seconds: float) -> bytes:
-    stated = headers_of(request).get(b"content-length", b"")
-    if stated.isdigit() and int(stated) > LARGEST:
-        raise Problem("too_large", f"at most {LARGEST} bytes")
-    content, more, end = b"", True, asyncio.get_running_loop().time() + seconds
-    while more:
-        message = _arrived(request)
-        if message is None:
-            try:
-                async with asyncio.timeout_at(end):
-                    message = await request.receive()
-            except TimeoutError:
-                raise Problem("slow_body", f"within {seconds:g} seconds") from None
-        if message["type"] == "http.disconnect":
-            raise Problem("malformed")
-        content += message.get("body", b"")
-        if len(content) > LARGEST:
-            raise Problem("too_large", f"at most {LARGEST} bytes")
-        more = message.get("more_body", False)
-    return content
-
-
-def _arrived(request: Request) -> Any:
-    """The next part of the body if it is here, as it mostly is: a timer would take longer than reading it. Otherwise
-    None.
-    """
-    waiting: Any = request.receive()
+    content, more = b"", True
     try:
-        waiting.send(None)
-    except StopIteration as done:
-        return done.value
-    waiting.close()
-    return None
-
-
-def parse(content: bytes) -> Any:
-    """JSON as plain values.
-
-    >>> parse(b'{"context": [0.5, 1e3]}')
-    {'context': [0.5, 1000.0]}
-    >>> for words in (b"[NaN]", b"[-1e400]", b"[0.5", b"[" * 99):
-    ...     try:
-    ...         parse(words)
-    ...     except Problem as problem:
-    ...         print(problem.code)
-    not_finite
-    not_finite
-    malformed
-    too_deep
-    """
-    if content.count(b"[") + content.count(b"{") > DEEPEST and depth(content) > DEEPEST:
-        raise Problem("too_deep", f"at most {DEEPEST} levels")
+        async with asyncio.timeout(seconds):
+            while more:
+                message = await request.receive()
+                if message["type"] == "http.disconnect":
+                    raise Problem("malformed")
+                content += message.get("body", b"")
+                more = message.get("more_body", False)
+                if len(content) > LARGEST:
+                    raise Problem("too_large", f"at most {LARGEST} bytes")
+    except TimeoutError:
+        raise Problem("slow_body", f"within {seconds:g} seconds") from None
     try:
-        return orjson.loads(content)
-    except ValueError:
-        raise Problem("not_finite" if _has_nonfinite_number(content) else "malformed") from None
+        given = model.model_validate_json(content)
+    except ValidationError as error:
+        raise _refused(error, model) from None
+    return {name: value for name, value in given if value is not None}
 
 
-def depth(content: bytes) -> int:
-    """How deeply brackets are nested, ignoring those inside strings.
-
-    >>> depth(b'{"a": [1, "[[["]}')
-    2
-    """
-    level = deepest = 0
-    for found in _BRACKET.finditer(_STRING.sub(b"", content)):
-        level += 1 if found[0] in b"[{" else -1
-        deepest = max(deepest, level)
-    return deepest
-
-
-def _has_nonfinite_number(content: bytes) -> bool:
-    """Whether the text is JSON except for values that are not finite numbers: NaN, Infinity, 1e400."""
-    odd: list[str] = []
-
-    def number(text: str) -> float:
-        value = float(text)
-        odd.extend([] if math.isfinite(value) else [text])
-        return value
-
+def read_query(request: Request, model: type[Model]) -> Model:
+    """The query, checked by the model."""
     try:
-        json.loads(content, parse_constant=number, parse_float=number, parse_int=number)
-    except (ValueError, RecursionError):
-        return False
-    return bool(odd)
+        return model.model_validate_strings(dict(request.query_params))
+    except ValidationError as error:
+        raise _refused(error, model, "the query has ") from None
 
 
-class Fields(NamedTuple):
-    """The names of a request's fields, and those of them that it must have."""
-
-    known: tuple[str, ...]
-    required: tuple[str, ...]
-
-    @classmethod
-    def of(cls, model: type[BaseModel] | None) -> Fields:
-        fields = {} if model is None else model.model_fields
-        return cls(tuple(fields), tuple(name for name, field in fields.items() if field.is_required()))
-
-
-def take(named: Fields, given: Any) -> dict[str, Any]:
-    """The fields of a request. Unknown and missing names are refused; null means absent.
-
-    The study checks the values of the fields, so that each is checked only once.
-    """
-    if not isinstance(given, dict):
-        raise Problem("invalid_input", "the body must be an object")
-    unknown = [name for name in given if name not in named.known]
-    if unknown:
-        raise Problem("invalid_input", f"{len(unknown)} unknown field(s); known are " + ", ".join(named.known))
-    fields = {name: value for name, value in given.items() if value is not None}
-    for name in named.required:
-        if name not in fields:
-            raise Problem("invalid_input", f"{name} is missing", field=name)
-    return fields
+def _refused(error: ValidationError, model: type[BaseModel], where: str = "") -> Problem:
+    """What a model refuses, without the caller's values and names."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    kind, place, words = found[0]["type"], found[0]["loc"], found[0]["msg"]
+    if kind == "json_invalid":
+        return Problem("too_deep" if "recursion" in words else "malformed")
+    if not place:
+        return Problem("invalid_input", "the body must be an object")
+    if unknown := sum(each["type"] == "extra_forbidden" for each in found):
+        names = ", ".join(sorted(model.model_fields)) or "none"
+        return Problem("invalid_input", f"{where}{unknown} unknown name(s); it takes {names}")
+    field = str(place[0])
+    rules = dict.fromkeys(
+        each["msg"].replace("Input should be", "must be") for each in found if each["loc"][0] == field
+    )
+    if kind == "missing":
+        return Problem("invalid_input", f"{field} is missing", field=field)
+    not_finite = kind in ("finite_number", "float_type")
+    return Problem("not_finite" if not_finite else "invalid_input", f"{field}: {' or '.join(rules)}", field=field)

@@ -1,17 +1,51 @@
-"""The bodies of requests and answers, with the package's names, for the OpenAPI document.
+"""The bodies and queries of requests, and the bodies of answers: they check requests and make the OpenAPI document.
 
-Most models only describe: `request_body.take` reads the names, and the study checks the values, wherever they are from.
+A request's model checks names and types. What depends on the study (its features, its dial, its policy) the study
+checks, wherever a value is from; for that reason a context and a specification pass here as they are, though the
+document shows their form.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Iterable
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SkipValidation
+from pydantic_core import PydanticCustomError
 
 
-class _Closed(BaseModel):
+class Request(BaseModel):
+    """The body of a request: no other names than these, no text or booleans as numbers; null is as good as absent."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Query(BaseModel):
+    """The query of a request. A misspelt name is refused: it would silently do nothing."""
+
     model_config = ConfigDict(extra="forbid")
+
+
+LARGEST = 2**62
+Whole = Annotated[int, Field(ge=0, le=LARGEST)]
+
+
+def _object(given: Any) -> Any:
+    """Refuse what is not an object, and numbers in it that are not finite, wherever they are."""
+    if not isinstance(given, dict):
+        raise PydanticCustomError("dict_type", "must be an object")
+    if not all(math.isfinite(value) for value in _floats(given)):
+        raise PydanticCustomError("finite_number", "must hold finite numbers")
+    return given
+
+
+def _floats(given: Any) -> Iterable[float]:
+    if isinstance(given, (dict, list)):
+        for value in given.values() if isinstance(given, dict) else given:
+            yield from _floats(value)
+    elif isinstance(given, float):
+        yield given
 
 
 class Guard(BaseModel):
@@ -91,21 +125,27 @@ class Spec(BaseModel):
     learning_order: str | None = Field(None, description="prefix or arrival")
 
 
-class NewStudy(_Closed):
+Specification = Annotated[Spec, SkipValidation, AfterValidator(_object)]
+Context = Annotated[list[float] | dict[str, float], SkipValidation]
+
+
+class NewStudy(Request):
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")
-    spec: Spec
+    spec: Specification
 
 
-class Ask(_Closed):
+class Ask(Request):
     """A context, in the order of the study's features or by their names."""
 
-    context: list[float] | dict[str, float]
-    baseline_cost: float = Field(0.0, description="the known cost at action 0; in the study's baseline_range")
-    meta: dict[str, str | float | bool] | None = Field(
+    context: Context
+    baseline_cost: float | None = Field(
+        None, description="the known cost at action 0; in the study's baseline_range; 0 if absent"
+    )
+    meta: dict[str, str | bool | int | float] | None = Field(
         None, description="stored with the decision: {ward: 3b}; at most 20 short names and values"
     )
-    allow_extrapolation: bool = Field(
-        False, description="accept a context outside the stated ranges of its features, and mark the decision"
+    allow_extrapolation: bool | None = Field(
+        None, description="accept a context outside the stated ranges of its features, and mark the decision"
     )
     proposal: float | None = Field(
         None, description="hp_shield, where it takes one: the proposed or requested setting, in the dial's units"
@@ -116,7 +156,7 @@ class Ask(_Closed):
     )
 
 
-class Outcome(_Closed):
+class Outcome(Request):
     reward: float | None = Field(None, description="as measured; needed only where the policy chooses by it")
     cost: float | dict[str, float | None] = Field(
         description="as measured; an object with each of the spec's costs by name, null where one is not known"
@@ -125,33 +165,33 @@ class Outcome(_Closed):
         None, description="if it differs from the advice; it must have been chosen without knowledge of the outcome"
     )
     observed_at: str | None = Field(None, description="ISO 8601; neither before the decision nor in the future")
-    throttled: bool = Field(
-        False, description="the action was lowered because of the outcome, which is not an override"
+    throttled: bool | None = Field(
+        None, description="the action was lowered because of the outcome, which is not an override"
     )
-    unrelated: bool = Field(
-        False,
+    unrelated: bool | None = Field(
+        None,
         description="if nothing was applied although something was advised: you state that the reason has nothing to "
         "do with the outcome; otherwise the round counts as void",
     )
 
 
-class Correction(_Closed):
+class Correction(Request):
     reason: str = Field(min_length=1)
     reward: float | None = None
     cost: float | dict[str, float | None] | None = Field(None, description="several costs are replaced together")
     applied_action: float | None = None
 
 
-class Void(_Closed):
+class Void(Request):
     reason: str = Field(min_length=1)
-    unrelated: bool = Field(False, description="you state that the reason has nothing to do with the outcome")
+    unrelated: bool | None = Field(None, description="you state that the reason has nothing to do with the outcome")
 
 
-class Resume(_Closed):
+class Resume(Request):
     reason: str = Field(min_length=1)
     rule: str | None = Field(None, description="refuse unless this rule has stopped the study")
-    forget: bool = Field(
-        False, description="hp_conformal, hp_shield and hp_student: restart without the earlier rounds"
+    forget: bool | None = Field(
+        None, description="hp_conformal, hp_shield and hp_student: restart without the earlier rounds"
     )
     unrelated: bool = Field(
         False,
@@ -160,18 +200,64 @@ class Resume(_Closed):
     )
 
 
-class Amendment(_Closed):
+class Amendment(Request):
     """The specification from the next decision on: the whole of it, or what changes."""
 
     reason: str = Field(min_length=1)
-    spec: dict[str, Any] | None = Field(None, description="as for a new study; dim and features may be left out")
-    changes: dict[str, Any] | None = Field(
+    spec: Specification | None = Field(None, description="as for a new study; dim and features may be left out")
+    changes: Annotated[dict[str, Any], AfterValidator(_object)] | None = Field(
         None, description='only what differs, {"threshold": 0.6}; null drops a field'
     )
     from_round: int | None = Field(None, description="refuse the amendment unless it begins with this round")
     keep_learning: bool | None = Field(
         None, description="true: keep what was learned, or refuse; false: start again; by default kept where proved"
     )
+
+
+# --- Queries
+
+
+class EventsQuery(Query):
+    from_seq: Whole = Field(1, description="the first seq to return")
+    limit: Whole = Field(1_000, description="the largest number of events")
+
+
+class TrailQuery(Query):
+    before: Whole = Field(LARGEST, description="events before this seq")
+    limit: Whole = Field(50, description="the largest number of events")
+    whole: Whole = Field(
+        0, description="1 for every event; otherwise without decisions, first outcomes, imports and snapshots"
+    )
+
+
+class VerifyQuery(Query):
+    checkpoint: str | None = Field(
+        None,
+        description="what `safedial study checkpoint` wrote or printed, or SEQ:HASH of any answer; "
+        "of another study: 409",
+    )
+
+
+class SeriesQuery(Query):
+    points: Whole = Field(300, description="the largest number of points per curve")
+
+
+class RowsQuery(Query):
+    before: Whole | None = Field(None, description="decisions before this seq")
+    limit: Whole = Field(50, description="the largest number of decisions")
+    search: str = Field("", description="only decisions whose number, unit, visit, key or metadata contain this")
+    unit: str | None = Field(None, description="only decisions of this unit")
+    visit: str | None = Field(None, description="only decisions of this visit")
+    overdue: Whole = Field(0, description="1 for decisions whose outcome is overdue")
+
+
+class UnitsQuery(Query):
+    after: Whole = Field(0, description="units after this many")
+    limit: Whole = Field(100, description="the largest number of units")
+    search: str = Field("", description="only units whose labels contain this")
+
+
+# --- Answers
 
 
 class Decision(BaseModel):

@@ -33,7 +33,7 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -90,6 +90,8 @@ class SqliteFile:
         """A new connection. It creates the file only if no other connection is open."""
         if self.read_only:
             return self._connect_to_read()
+        if not self._open:
+            create_private(self.path)
         connection = self._connect("rw" if self._open else "rwc")
         try:
             for words in PRAGMAS:
@@ -192,6 +194,12 @@ class SqliteFile:
                 connection.close()
         words = "cannot be read without writing: a -wal holds its last events" if held else "cannot be read"
         raise StoreUnavailable(f"storage: {words}; copy the file and its -wal to a writable folder")
+
+
+def create_private(path: str | Path) -> None:
+    """Create a new store's file, readable for its owner alone; SQLite gives its `-wal` and `-shm` the same rights."""
+    with suppress(OSError):  # SQLite says why it cannot
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
 
 
 def _problem(before: _Seen, seen: _Seen, whole: bool) -> str:

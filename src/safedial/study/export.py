@@ -55,11 +55,23 @@ def write_rows(path: str | Path, spec: StudySpec, name: str, events: Iterable[Ev
         with open(target, "w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, columns)
             writer.writeheader()
-            writer.writerows(rows)
+            writer.writerows({column: _as_text(value) for column, value in row.items()} for row in rows)
         return target
     table = import_extra("pyarrow", "data").Table.from_pylist([{**dict.fromkeys(columns), **row} for row in rows])
     import_extra("pyarrow.parquet", "data").write_table(table, target)
     return target
+
+
+FORMULA = tuple("=+-@\t\r")
+
+
+def _as_text(value: Any) -> Any:
+    """Text that a spreadsheet would take for a formula, with an apostrophe before it, as is usual there.
+
+    >>> [_as_text(value) for value in ("=1+1", "P-04", "-5", -5.0)]
+    ["'=1+1", 'P-04', "'-5", -5.0]
+    """
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
 def _write_events(path: Path, name: str, events: Iterable[Event]) -> None:

@@ -20,7 +20,7 @@ from safedial.io import replacing
 from safedial.model.spec import SafetySpec
 from safedial.policies import Policy
 from safedial.study.answer import NAME, no_decision, read_id
-from safedial.study.database import TABLES, meta, parse_url, reading, sa, studies, unavailable, writing
+from safedial.study.database import TABLES, create_private, meta, parse_url, reading, sa, studies, unavailable, writing
 from safedial.study.event import FORMAT, mark_of
 from safedial.study.log import CHUNK, add_study, find_study, lock_store, read_event, study_names
 from safedial.study.replay_log import Source
@@ -207,6 +207,7 @@ def _copy_file(store: Store, file: Path) -> None:
     raw = store.engine.raw_connection()
     try:
         with replacing(file) as partial:
+            create_private(partial)
             with unavailable(store.engine), closing(sqlite3.connect(partial)) as copy:
                 raw.driver_connection.backup(copy)
             with open(partial, "rb") as written:

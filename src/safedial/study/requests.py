@@ -168,9 +168,8 @@ def written_time(value: Any) -> str:
     try:
         when = value if isinstance(value, datetime) else datetime.fromisoformat(value)
     except (TypeError, ValueError):
-        raise StudyError(
-            "invalid_input", "observed_at: must be an ISO 8601 time, such as 2025-01-31T14:05:00Z"
-        ) from None
+        words = "observed_at: must be an ISO 8601 time, such as 2025-01-31T14:05:00Z"
+        raise StudyError("invalid_input", words, public=words) from None
     return when.isoformat()
 
 
