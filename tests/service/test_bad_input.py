@@ -254,6 +254,23 @@ def test_a_full_disk_is_not_ready_until_there_is_room_again(tmp_path):
         server.wait(30)
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems count memory differently")
+def test_a_service_with_too_little_memory_says_so_and_does_not_start(tmp_path):
+    """The process may have 100 MB more than what it has when it is ready to start."""
+    words = ["serve", "--storage", f"sqlite:///{tmp_path}/trial.db"]
+    program = (
+        "import resource, re; from safedial.cli import main; import safedial.service.server; "
+        "size = int(re.search(r'VmSize:\\s+(\\d+)', open('/proc/self/status').read())[1]) * 1024 + 100_000_000; "
+        "resource.setrlimit(resource.RLIMIT_AS, (size, size)); main()"
+    )
+    command = [sys.executable, "-c", program, *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode != 0
+    assert "memory" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_an_unknown_unit_a_visit_told_twice_and_another_study_s_checkpoint_change_nothing(service, store):
     asked = {"context": [0.1, 0.1], "unit": "P-1", "visit": "day 1"}
     first = service.post("/v1/studies/trial/decisions", asked).json()

@@ -27,12 +27,14 @@ def document() -> dict[str, Any]:
     ['/healthz', '/metrics']
     """
     every = [each for methods in operations.values() for each in methods.values()]
-    taken = {each.takes for each in every if each.takes}
+    taken = {each.takes for each in every if each.takes} | {schemas.Spec}
     given = {each.gives for each in every if not isinstance(each.gives, str)} | {schemas.ProblemDetails}
     _, made = models_json_schema(
         sorted(((model, "validation") for model in taken | given), key=lambda pair: pair[0].__name__),
         ref_template=REFERENCE,
     )
+    for model in (schemas.NewStudy, schemas.Amendment):
+        made["$defs"][model.__name__]["properties"]["spec"] = _reference(schemas.Spec)
     paths: dict[str, Any] = {}
     for path, methods in operations.items():
         plain = re.sub(r":\w+}", "}", path)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SkipValidation
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 
@@ -125,8 +125,13 @@ class Spec(BaseModel):
     learning_order: str | None = Field(None, description="prefix or arrival")
 
 
-Specification = Annotated[Spec, SkipValidation, AfterValidator(_object)]
-Context = Annotated[list[float] | dict[str, float], SkipValidation]
+Specification = Annotated[Any, AfterValidator(_object), WithJsonSchema({"type": "object", "title": "Spec"})]
+"""Checked by the study; in the document it is `Spec`."""
+NUMBER = {"type": "number"}
+Context = Annotated[
+    Any,
+    WithJsonSchema({"anyOf": [{"type": "array", "items": NUMBER}, {"type": "object", "additionalProperties": NUMBER}]}),
+]
 
 
 class NewStudy(Request):

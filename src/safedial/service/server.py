@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import mmap
 import os
 import sys
 import threading
@@ -12,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from safedial.errors import import_extra, require
+from safedial.errors import InvalidInput, import_extra, require
 from safedial.service.access import is_loopback, refuse_open_address
 from safedial.service.app import make_app
 from safedial.service.app_state import Limits
@@ -32,6 +33,11 @@ COLLECT_OBJECTS = 20_000
 MMAP_THRESHOLD, LARGE = -3, 1 << 20
 """glibc's number of a setting: from which size on freed memory goes back to the system. glibc raises it to the size of
 the snapshots that a long study writes, and then keeps several times as much as one of them.
+"""
+
+ROOM = 256 * 2**20
+"""Bytes that must be free at the start. OpenBLAS takes 32 MB for each thread when it first multiplies. Where it gets
+none it tries again for ever, and holds the interpreter meanwhile: nothing is answered or logged any more.
 """
 
 STORAGE = "SAFEDIAL_STORAGE"
@@ -63,6 +69,7 @@ def serve(
     """
     require(1 <= workers <= 64, "workers", workers, "must lie between 1 and 64")
     require(0 <= port <= 65535, "port", port, "must lie between 0 and 65535")
+    check_memory()
     new = lacks_file(storage)
     with Store(storage) as store:
         refuse_open_address(store, host)
@@ -70,6 +77,15 @@ def serve(
     announce(new)
     options = {"factory": True, "lifespan": "on", "timeout_graceful_shutdown": 10, **QUIET}
     uvicorn.run("safedial.service.server:worker", host=host, port=port, workers=workers, **options)
+
+
+def check_memory() -> None:
+    """Refuse to start where the process may not have enough memory."""
+    try:
+        mmap.mmap(-1, ROOM).close()
+    except (OSError, MemoryError):
+        words = f"memory: less than {ROOM >> 20} MiB are free for this process; raise its limit (ulimit -v)"
+        raise InvalidInput(words) from None
 
 
 def worker() -> Any:
