@@ -220,7 +220,7 @@ def test_a_fault_of_ours_is_500_without_its_words_in_answer_or_log(store, caplog
     def fail(*_):
         raise RuntimeError(f"context {mark}")
 
-    monkeypatch.setattr("safedial.service.app_state.list_studies", fail)
+    monkeypatch.setattr("safedial.service.app_state.Service.seen_by", fail)
     with running(store, app=app) as url:
         answer = Caller(url).get("/v1/studies")
     assert (answer.status, answer.code) == (500, "fault")
