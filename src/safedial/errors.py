@@ -96,7 +96,7 @@ EXTRAS = {
     "plot": (("matplotlib",), "pictures of every result"),
     "data": (("pandas", "pyarrow"), "results as tables, parquet files"),
     "service": (
-        ("starlette", "pydantic", "uvicorn", "sqlalchemy", "psycopg", "orjson", "prometheus_client"),
+        ("starlette", "uvicorn", "sqlalchemy", "psycopg", "orjson", "prometheus_client"),
         "studies and the decision service",
     ),
     "dask": (("distributed",), "sweeps on many machines"),

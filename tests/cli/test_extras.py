@@ -13,7 +13,7 @@ from safedial.rounds.specfile import EXAMPLE
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-SERVICE = ("starlette", "pydantic", "uvicorn", "sqlalchemy", "orjson", "prometheus_client")
+SERVICE = ("starlette", "uvicorn", "sqlalchemy", "orjson", "prometheus_client")
 STORE = ("--storage", "sqlite:///trial.db")
 LOG = "x1,x2,action,reward,cost\n" + 40 * "0.1,0.2,0.5,0.1,0.1\n0.3,0.1,0.2,0.1,0.1\n"
 
