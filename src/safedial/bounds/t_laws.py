@@ -273,7 +273,7 @@ def spent_in(round: Any, failure: Any) -> Any:
     """Round t's part of δ′ if a tolerance shall hold in all rounds: at most δ′·m/((t + m − 1)(t + m)), m = 30, which
     sum to δ′. It is rounded down to a power of √2, so that rounds share their tables of factors.
 
-    >>> sum(spent_in(float(number), 0.01) for number in range(1, 100_000)) <= 0.01
+    >>> bool(sum(spent_in(float(number), 0.01) for number in range(1, 100_000)) <= 0.01)
     True
     """
     share = SPREAD / ((round + SPREAD - 1.0) * (round + SPREAD))

@@ -197,9 +197,12 @@ class SqliteFile:
 
 
 def create_private(path: str | Path) -> None:
-    """Create a new store's file, readable for its owner alone; SQLite gives its `-wal` and `-shm` the same rights."""
+    """Create a new store's file, readable for its owner alone; SQLite gives its `-wal` and `-shm` the same rights.
+
+    A file that exists is not opened: closing any descriptor of it drops the locks of all this process's connections.
+    """
     with suppress(OSError):  # SQLite says why it cannot
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _problem(before: _Seen, seen: _Seen, whole: bool) -> str:
