@@ -17,7 +17,7 @@ from safedial.model.dose import as_dose
 from safedial.paper.synthetic import synthetic_spec
 from safedial.policies import nonlinear_hp_ucb
 from safedial.policies.classes import finite, kernel
-from safedial.policies.family import KNOWN, Asked, Task, Told
+from safedial.policies.policy import KNOWN, Asked, Task, Told
 from safedial.simulation.nonlinear_worlds import NonlinearWorld, waves
 from safedial.simulation.run import simulate
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from safedial.bounds.count_rule import CountWindow
 from safedial.model.dose import Dose, identity
-from safedial.policies.family import KNOWN, LEFT_OUT, LOST, Asked, Task, Told
+from safedial.policies.policy import KNOWN, LEFT_OUT, LOST, Asked, Task, Told
 
 
 class Windows:

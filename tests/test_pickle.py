@@ -12,7 +12,7 @@ from safedial.model.dose import DoseCurve
 from safedial.model.noise_scale import own_scale, power_scale, with_sensor
 from safedial.policies.classes import binary, features, finite, kernel, linear
 from safedial.policies.classes.features import fourier
-from safedial.policies.family import Family
+from safedial.policies.policy import Policy
 from safedial.policies.linear import hp_ucb
 from safedial.policies.policy import is_same
 from safedial.simulation.linear_world import LinearWorld
@@ -45,7 +45,7 @@ def test_every_policy_comes_back_with_its_rule_and_its_options(again):
     for name, options in CONFIGURATIONS:
         policy = make_policy(name, **options)
         twin = again(policy)
-        assert twin == policy if isinstance(policy, Family) else is_same(policy, twin), name
+        assert twin == policy if isinstance(policy, Policy) else is_same(policy, twin), name
         told = (policy.name, policy.label, policy.guarantee, list(policy.options))
         assert (twin.name, twin.label, twin.guarantee, list(twin.options)) == told
 

@@ -23,7 +23,7 @@ from safedial.errors import is_whole, require
 from safedial.io import Advance, Bar, no_bar, read_rows, write_rows
 from safedial.model.spec import SafetySpec
 from safedial.paper.experiment import Experiment, Found, Rows, Table
-from safedial.policies import Family, Policy, hp_conformal, hp_probe, hp_student, hp_ucb
+from safedial.policies import Policy, hp_conformal, hp_probe, hp_student, hp_ucb
 from safedial.simulation.linear_world import LinearWorld
 from safedial.simulation.run import simulate
 from safedial.tools.pages import columns, new_figure, save, title
@@ -74,7 +74,7 @@ def parts(seeds: int, rounds: int) -> list[Part]:
     return [*found, *late, *([Part(5, 0.05, 1.0, long, few)] if long else [])]
 
 
-def series(part: Part) -> dict[str, tuple[str, Policy | Family, dict[str, Any]]]:
+def series(part: Part) -> dict[str, tuple[str, Policy, dict[str, Any]]]:
     """Label → (guarantee, policy, changes of the spec), as tables list them: by guarantee, what earns most first."""
     tight, marginal = hp_probe(radius="self-normalised", probe=0.001), {"guarantee": "conformal"}
     lean: dict[str, Any] = {"groups": "none", "probe": 0.001}

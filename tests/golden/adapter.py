@@ -371,7 +371,7 @@ def totals(case, *, engine="numpy"):
         size.append(np.sum(played.action, axis=0))
 
     def observe(now):
-        for place in np.flatnonzero(np.ravel(now.estimate.bets.crossed)):
+        for place in np.flatnonzero(np.ravel(now.state.bets.crossed)):
             alarms.setdefault(int(place), now.number)
 
     watched = policy.name == "hp_conformal"

@@ -4,7 +4,7 @@ import numpy as np
 
 from safedial.model.dose import Dose, identity
 from safedial.policies.conformal import HPConformal
-from safedial.policies.family import KNOWN, LEFT_OUT, LOST, Asked, Task, Told
+from safedial.policies.policy import KNOWN, LEFT_OUT, LOST, Asked, Task, Told
 from safedial.simulation.world import generators
 from tests.conftest import make_spec
 

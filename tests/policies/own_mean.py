@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from safedial.policies.family import KNOWN, Bound, Family, option
+from safedial.policies.policy import KNOWN, Bound, Policy, option
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mean(Family):
+class Mean(Policy):
     name = "mean"
     first: float = option(0.1, lambda share: 0.0 < share <= 1.0, "must lie in (0, 1]")
 

@@ -11,7 +11,7 @@ from scipy.stats import t as student
 
 from safedial import Agent, InvalidInput, LinearWorld, hp_bayes, make_policy, simulate
 from safedial.model.dose import as_dose
-from safedial.policies.family import KNOWN, Asked, Task, Told
+from safedial.policies.policy import KNOWN, Asked, Task, Told
 from safedial.simulation.results import summary
 from tests.conftest import make_spec
 

@@ -13,7 +13,7 @@ from safedial import Agent, Dial, InvalidInput, SafetySpec, growth, simulate
 from safedial.bounds.count_rule import climb_limit, excess_bound
 from safedial.bounds.tolerated import Cost, Range, scaled_setting, tolerated_scale
 from safedial.policies.bases import Bases, Ridge
-from safedial.policies.family import KNOWN, LEFT_OUT, LOST, OPEN, THROTTLED, Told
+from safedial.policies.policy import KNOWN, LEFT_OUT, LOST, OPEN, THROTTLED, Told
 from safedial.policies.shield import hp_shield
 from safedial.simulation.dose_response import DoseResponseWorld
 from safedial.simulation.world import Exposure, generators

@@ -11,7 +11,7 @@ from safedial import InvalidInput, LinearWorld, hp_conformal, hp_probe, hp_stude
 from safedial.bounds.t_laws import cost_upper, epoch_share, spent_in
 from safedial.model.dose import as_dose
 from safedial.policies import guaranteed_risk
-from safedial.policies.family import KNOWN, LEFT_OUT, Asked, Task, Told
+from safedial.policies.policy import KNOWN, LEFT_OUT, Asked, Task, Told
 from safedial.simulation.nonlinear_worlds import NonlinearWorld
 from safedial.simulation.results import guarantee_holds
 from tests.conftest import FULL, make_spec

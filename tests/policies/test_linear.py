@@ -13,7 +13,7 @@ from safedial import Agent, Cost, LinearWorld, SafetySpec, check_policy, hp_ucb,
 from safedial.errors import InvalidInput
 from safedial.model.dose import as_dose
 from safedial.model.namespace import where
-from safedial.policies.family import KNOWN, LEFT_OUT, Asked, Family, Task, Told
+from safedial.policies.policy import KNOWN, LEFT_OUT, Asked, Policy, Task, Told
 from tests.conftest import make_spec
 
 
@@ -98,7 +98,7 @@ def test_several_costs_need_a_guarantee_that_is_certified(name: str) -> None:
 
 def test_options_come_first_and_a_task_is_no_option() -> None:
     policy = make_policy("hp_probe", radius="paper", probe=0.1)
-    assert isinstance(policy, Family)
+    assert isinstance(policy, Policy)
     assert policy.options == {"radius": "paper", "clip": False, "probe": 0.1}
     task = Task(dim=3, spec=make_spec(), dose=as_dose(None))
     assert policy.on(task) == policy

@@ -10,7 +10,7 @@ from safedial import Agent, InvalidInput, make_policy
 from safedial.model.dose import as_dose
 from safedial.policies import nonlinear_hp_probe, nonlinear_hp_ucb
 from safedial.policies.classes import FunctionClass, Interval, binary, features, finite, kernel, linear
-from safedial.policies.family import Asked, Task
+from safedial.policies.policy import Asked, Task
 from safedial.simulation.linear_world import LinearWorld
 from safedial.simulation.nonlinear_worlds import NonlinearWorld, waves
 from safedial.simulation.results import guarantee_holds, summary

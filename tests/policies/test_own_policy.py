@@ -10,7 +10,7 @@ import pytest
 
 import safedial
 from safedial.errors import InvalidInput
-from safedial.policies.family import Family
+from safedial.policies.policy import Policy
 from safedial.simulation.linear_world import LinearWorld
 from safedial.simulation.sweeps import parse_grid, run_sweep, sweep_rows
 from tests.policies.own_mean import Mean
@@ -112,7 +112,7 @@ def test_an_option_outside_its_rule_is_refused_by_name() -> None:
 
 
 def test_a_class_that_lacks_methods_is_refused_by_their_names() -> None:
-    class Empty(Family):
+    class Empty(Policy):
         name = "empty"
 
     for use in (

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from safedial.policies.family import KNOWN, LEFT_OUT, LOST, OPEN
+from safedial.policies.policy import KNOWN, LEFT_OUT, LOST, OPEN
 from safedial.policies.prefix import CUT, Prefix
 from safedial.policies.table import digest, pack, unpack
 

@@ -5,7 +5,7 @@ import pytest
 
 from safedial import SafetySpec, hp_student
 from safedial.model.dose import as_dose
-from safedial.policies.family import KNOWN, LEFT_OUT, LOST, OPEN, THROTTLED, Asked, Task, Told
+from safedial.policies.policy import KNOWN, LEFT_OUT, LOST, OPEN, THROTTLED, Asked, Task, Told
 from safedial.policies.table import digest, pack, unpack
 
 LANES, ROUNDS, DIM = 5, 60, 2

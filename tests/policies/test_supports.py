@@ -9,7 +9,7 @@ from safedial.model.noise_scale import power_scale
 from safedial.model.spec import SafetySpec
 from safedial.policies import FACTORIES
 from safedial.policies.classes import binary
-from safedial.policies.family import Task
+from safedial.policies.policy import Task
 from safedial.policies.supports import SENTENCES, check_supported, facts, supports
 from safedial.simulation.dose_response import DoseResponseWorld
 from safedial.simulation.nonlinear_worlds import NonlinearWorld

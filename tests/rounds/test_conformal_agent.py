@@ -7,7 +7,7 @@ import pytest
 
 from safedial import Agent, Dial, Features, InvalidInput, SafetySpec, hill, make_policy
 from safedial.model.dose import Dose, identity
-from safedial.policies.family import KNOWN, Asked, Task, Told
+from safedial.policies.policy import KNOWN, Asked, Task, Told
 from tests.conftest import make_spec
 from tests.rounds.conformal_rounds import DIM, conformal_spec, outcome, taught
 

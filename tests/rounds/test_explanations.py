@@ -30,7 +30,7 @@ def told(agent, rounds=0, context=(0.5, 0.3), **asked):
         here = rng.uniform(-0.6, 0.6, 2)
         decision = agent.decide(here)
         noise = 0.2 * float(rng.standard_normal())
-        cost = float(rng.random() < 0.1) if agent.policy.binary_cost else decision.intensity * (0.3 * here[0] + noise)
+        cost = float(rng.random() < 0.1) if agent.policy.zero_one else decision.intensity * (0.3 * here[0] + noise)
         costs = dict.fromkeys(agent.spec.costs, cost) if agent.spec.costs else cost
         agent.update(decision, reward=decision.intensity * (here[1] + noise), cost=costs)
     return agent.decide(context, **asked)

@@ -9,7 +9,7 @@ from safedial.bounds.confidence import bound
 from safedial.bounds.margin import variance_bound
 from safedial.policies import estimates
 from safedial.policies.estimates import Sums
-from safedial.policies.family import Asked
+from safedial.policies.policy import Asked
 from safedial.rounds.decision import setting_of
 from safedial.rounds.outcome import Sample
 from tests.bounds.test_rounding import hard_state

@@ -17,7 +17,7 @@ from safedial import (
     hp_student,
 )
 from safedial.model.dose import as_dose
-from safedial.policies.family import KNOWN, Asked, Task, Told
+from safedial.policies.policy import KNOWN, Asked, Task, Told
 from safedial.simulation.results import guarantee_holds
 from safedial.study.manage import open_study
 from safedial.study.store import Store

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom
 
 from safedial import Cost, SafetySpec, hp_conformal, hp_student
-from safedial.policies.family import Asked
+from safedial.policies.policy import Asked
 from safedial.rounds.kinds import make_learner
 from safedial.rounds.outcome import Outcome, for_the_watch, normalise
 from safedial.rounds.rules import Rules

@@ -82,8 +82,8 @@ def init(dim: int, *, ridge: Any, batch: tuple[int, ...] = (), xp: Any = np) -> 
     return Estimate(inverse, zeros, zeros, count, count)
 
 
-def predict(estimate: Estimate, context: Any) -> Prediction:
-    """The two means and the width at `context` (..., d).
+def predict(estimate: Estimate, context: Any, norm: Any = None) -> Prediction:
+    """The two means and the width at `context` (..., d), whose `norm` may be known.
 
     >>> estimate = init(2, ridge=4.0)
     >>> float(predict(estimate, np.array([3.0, 4.0])).width)
@@ -96,7 +96,7 @@ def predict(estimate: Estimate, context: Any) -> Prediction:
         reward=xp.vecdot(context, estimate.reward_coef),
         cost=xp.vecdot(context, estimate.cost_coef),
         width=xp.sqrt(xp.maximum(width_squared, 0.0 * width_squared)),
-        norm=xp.sqrt(xp.vecdot(context, context)),
+        norm=xp.sqrt(xp.vecdot(context, context)) if norm is None else norm,
         log_det=estimate.log_det,
         informative_rounds=estimate.informative_rounds,
         dim=context.shape[-1],

@@ -20,7 +20,7 @@ from safedial.model.spec import SafetySpec
 from safedial.paper.experiment import Experiment, Found, OwnSeeds, Rows, Table, as_html, cells
 from safedial.paper.regret import kernel_case, theorem3_curve
 from safedial.paper.synthetic import synthetic_spec
-from safedial.policies import Family, Policy, hp_probe, hp_ucb, nonlinear_hp_probe, nonlinear_hp_ucb
+from safedial.policies import Policy, hp_probe, hp_ucb, nonlinear_hp_probe, nonlinear_hp_ucb
 from safedial.policies.classes import FunctionClass, binary, finite, kernel
 from safedial.policies.classes.kernel import parse_kernel
 from safedial.simulation.nonlinear_worlds import EC50, HILL, PEAK, NonlinearWorld, waves
@@ -62,7 +62,7 @@ PLACES: dict[str, Place] = {
     ),
 }
 
-SERIES: dict[str, Callable[[FunctionClass], Policy | Family]] = {
+SERIES: dict[str, Callable[[FunctionClass], Policy]] = {
     "Non-linear HP-UCB": lambda class_: nonlinear_hp_ucb(cost_class=class_),
     "Non-linear HP-Probe": lambda class_: nonlinear_hp_probe(cost_class=class_),
     "HP-UCB, linear": lambda _: hp_ucb(),

@@ -66,6 +66,7 @@ from safedial.paper.experiment import Experiment, Found, OwnSeeds, Rows, Table, 
 from safedial.policies import make_policy
 from safedial.policies.baselines import clairvoyant
 from safedial.policies.conformal import OFF
+from safedial.policies.policy import Asked
 from safedial.stats import as_seeds, seed_interval
 from safedial.tools.pages import (
     COLOURS,
@@ -419,7 +420,7 @@ def _clairvoyant(means: tuple[Array, Array], spec: SafetySpec) -> Array:
     """(thresholds, rounds): the doses of a policy that knows θ and μ."""
     truth = Prediction(means[0][None], means[1][None], 0.0, 0.0, 0.0, 0.0, 1)
     column = SafetySpec.from_dict({**spec.to_dict(), "threshold": np.asarray(spec.threshold)[:, None]})
-    return clairvoyant().decide(truth, column, round=1.0, coin=0.0).intensity
+    return clairvoyant().decide(truth, column, Asked(None, 0.0, 1.0))[1]
 
 
 def check_settings(

@@ -17,7 +17,6 @@ from typing import Annotated, Any, NamedTuple
 from safedial.io import Bar, folder_for, html_table, no_bar, provenance, write_json, write_rows
 from safedial.model.spec import SafetySpec
 from safedial.policies import Policy
-from safedial.simulation.engines import UNCOMPILED
 from safedial.simulation.run import Simulation, simulate
 from safedial.simulation.world import World
 from safedial.stats import Seeds as AnySeeds
@@ -40,7 +39,7 @@ class Engine:
 
     def play(self, policy: Policy, world: World, spec: SafetySpec, **options: Any) -> Simulation:
         """Simulate as asked; with "auto", a policy that is never compiled goes without."""
-        how = {} if self.asked["engine"] == "auto" and policy.name in UNCOMPILED else self.asked
+        how = {} if self.asked["engine"] == "auto" and policy.uncompiled else self.asked
         run = simulate(policy, world, spec, **options, **how)
         self.played.add(run.engine)
         return run

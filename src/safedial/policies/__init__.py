@@ -15,11 +15,9 @@ from safedial.model.spec import SafetySpec, dose_free_learning
 from safedial.policies.baselines import clairvoyant, epsilon_greedy, fixed, on_expectation, thompson
 from safedial.policies.bayes import hp_bayes
 from safedial.policies.conformal import hp_conformal
-from safedial.policies.estimates import Learner, Plain
-from safedial.policies.family import Family, missing_methods
 from safedial.policies.linear import hp_probe, hp_ucb
 from safedial.policies.nonlinear import nonlinear_hp_probe, nonlinear_hp_ucb
-from safedial.policies.policy import Policy
+from safedial.policies.policy import Policy, missing_methods
 from safedial.policies.shield import HPShield, hp_shield
 from safedial.policies.student import hp_student
 
@@ -99,10 +97,10 @@ def as_policy(policy: str | Policy) -> Policy:
     """A policy, given itself or by its name with default options."""
     made = _default(policy) if isinstance(policy, str) else policy
     way_out = "call it, which makes a policy" if callable(policy) else ", ".join(POLICIES)
-    require(isinstance(made, (Policy, Family)), "policy", policy, "must be a policy or the name of one", way_out)
-    missing = missing_methods(made) if isinstance(made, Family) else []
+    require(isinstance(made, Policy), "policy", policy, "must be a policy or the name of one", way_out)
+    missing = missing_methods(made)
     words = f"lacks {', '.join(missing)}"
-    require(not missing, "policy", made.name or type(made).__name__, words, "define it as policies.family says")
+    require(not missing, "policy", made.name or type(made).__name__, words, "define it as policies.policy says")
     return made
 
 
@@ -124,31 +122,22 @@ def shown_spec(policy: Policy, written: dict[str, Any]) -> dict[str, Any]:
     return written | ({"guarantee": "none"} if GUARANTEES[policy.guarantee].empty else {})
 
 
-def learner_of(policy: Policy | Family, spec: SafetySpec) -> Any:
-    """How a policy learns under a spec: its own way, or the linear estimate that its radius and margin need."""
-    if isinstance(policy, Policy) and not policy.is_linear:
-        return Learner(policy.init, policy.predict, policy.update)
-    return Plain(policy.options.get("radius"), spec)
-
-
 def rows_learn_alike(policy: Policy, spec: SafetySpec, dose: Dose, baseline_cost: Any) -> bool:
     """Whether the rows of a swept spec may share one estimate.
 
-    Only this package's own policies do: with any other, what is learned may depend on the dose.
+    With a policy of one's own, what is learned may depend on the dose.
     """
-    ours = policy.name in POLICIES and not policy.own_parts
-    return ours and not policy.binary_cost and dose_free_learning(spec, dose, baseline_cost)
+    free = policy.exact_dose and not (policy.is_own or policy.zero_one)
+    return free and dose_free_learning(spec, dose, baseline_cost)
 
 
 __all__ = [
     "FACTORIES",
     "POLICIES",
-    "Family",
     "HPShield",
     "Policy",
     "as_policy",
     "check_proved",
-    "learner_of",
     "make_policy",
     "option_names",
     "guaranteed_risk",

@@ -20,8 +20,8 @@ from safedial.bounds.margin import subgaussian_spec
 from safedial.bounds.safe_set import binary_safe_set, safe_set
 from safedial.errors import is_number
 from safedial.model.namespace import Array, namespace, normal_quantile, where
-from safedial.policies.family import Asked, Bound, is_share, option
 from safedial.policies.linear import HPUCB, Linear, bound_numbers
+from safedial.policies.policy import Asked, Bound, is_share, option
 
 LEARN_FROM = ("all", "exploring")
 
@@ -109,16 +109,14 @@ class EpsilonGreedy(HPUCB):
         largest = namespace(exploit.largest, explore.largest).maximum(exploit.largest, explore.largest)
         numbers = exploit.numbers | {"exploring": exploring}
         memo = exploit.largest, explore.largest
-        return exploit._replace(largest=largest, numbers=numbers, memo=memo)
+        teaches = True if self.learn_from == "all" else exploring | (asked.number == 1)
+        return exploit._replace(largest=largest, numbers=numbers, memo=memo, teaches=teaches)
 
     def choose(self, bound: Bound, asked: Asked) -> Array | float:
         greedy, first = bound.memo
         greedy = where(bound.index >= 0.0, greedy, 0.0 * greedy)
         exploring = bound.numbers["exploring"]
         return namespace(exploring, greedy).where(exploring, first, greedy)
-
-    def teaches(self, asked: Asked) -> Array | bool:
-        return True if self.learn_from == "all" else (asked.coin < self.epsilon) | (asked.number == 1)
 
     @property
     def excludes(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleVariableOverride] -- by an option
@@ -148,8 +146,16 @@ class Clairvoyant(Linear):
     binary_cost: Any = option(False, lambda value: isinstance(value, bool), "must be True or False")
 
     @property
-    def excludes(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleVariableOverride] -- by an option
+    def zero_one(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] -- an option decides
+        return self.binary_cost
+
+    @property
+    def excludes(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
         return frozenset({"unknown means", "costs of any size" if self.binary_cost else "costs of 0 or 1"})
+
+    def bound(self, state: Any, asked: Asked) -> Bound:
+        """From the truth, which whoever plays it states."""
+        return self.rule(asked.stated, asked)
 
     def rule(self, seen: Prediction, asked: Asked) -> Bound:
         if self.binary_cost:

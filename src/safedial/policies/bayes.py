@@ -14,7 +14,7 @@ from safedial.bounds.estimate import Estimate, Prediction
 from safedial.bounds.margin import round_risk
 from safedial.bounds.safe_set import largest_safe_intensity
 from safedial.errors import is_number
-from safedial.policies.family import KNOWN, Asked, Bound, Family, Told, option
+from safedial.policies.policy import KNOWN, Asked, Bound, Policy, Told, option
 from safedial.policies.supports import ELSEWHERE
 
 
@@ -31,7 +31,7 @@ class Posterior:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HPBayes(Family):
+class HPBayes(Policy):
     """Keep P(C > τ | data) ≤ δ under a normal-inverse-gamma posterior; sample the reward.
 
         σ² ~ IG(a₀, b₀), μ | σ² ~ N(0, (σ²/λ)I), C/g | μ, σ² ~ N(⟨x,μ⟩, σ²)                    b₀ = (a₀ − 1)κ²

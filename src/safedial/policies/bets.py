@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from safedial.bounds import monitor, ranks
-from safedial.policies.family import Evidence
+from safedial.policies.policy import Evidence
 from safedial.policies.table import Table
 
 PATIENCE = 200

@@ -27,7 +27,7 @@ import numpy as np
 from safedial.bounds.rounding import round_down
 from safedial.model.costs import split_spec
 from safedial.model.namespace import namespace
-from safedial.policies.family import (
+from safedial.policies.policy import (
     ALARM_AT,
     LOST,
     THROTTLED,
@@ -35,7 +35,7 @@ from safedial.policies.family import (
     Bound,
     Decided,
     Evidence,
-    Family,
+    Policy,
     Terms,
     Told,
 )
@@ -47,13 +47,13 @@ UNION = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Smallest(Family):
+class Smallest(Policy):
     """No more than any part allows, and nothing until all are ready. It goes by the name and options of its parts."""
 
-    of: Family
+    of: Policy
     """The policy of each cost, before it knows its task."""
 
-    named: Family | None = None
+    named: Policy | None = None
     """The policy with the options that follow from the task, if any do."""
 
     name = property(lambda self: self.of.name)  # pyright: ignore[reportAssignmentType] -- data of the parts
@@ -86,7 +86,7 @@ class Smallest(Family):
         return None if self.of.recorded is None else RecordedParts(self)
 
     @cached_property
-    def parts(self) -> dict[str, Family]:
+    def parts(self) -> dict[str, Policy]:
         """The policy of each cost, by name."""
         task, costs = self.task, self.spec.costs or {}
         made = {}
@@ -161,7 +161,7 @@ class Smallest(Family):
 
     # --- intensities of the parts, whose dose curves may differ
 
-    def _shared(self, part: Family, intensity: Any) -> Any:
+    def _shared(self, part: Policy, intensity: Any) -> Any:
         """An intensity of one cost's curve in that of the dial, which all costs share: never a higher setting."""
         own, shared = part.task.dose.cost, self.task.dose.cost
         if own is shared:
@@ -173,12 +173,12 @@ class Smallest(Family):
         action = float(own.action(round_down(intensity, own.error_units)))
         return min(round_down(float(shared.effect(action)), shared.error_units), math.nextafter(1.0, 0.0))
 
-    def _own(self, part: Family, intensity: Any) -> Any:
+    def _own(self, part: Policy, intensity: Any) -> Any:
         """The intensity for one cost of a setting with this intensity of the dial's."""
         own, shared = part.task.dose.cost, self.task.dose.cost
         return intensity if own is shared else own.effect(shared.action(intensity))
 
-    def _setting(self, part: Family, intensity: float) -> float:
+    def _setting(self, part: Policy, intensity: float) -> float:
         """The largest setting of the dial whose intensity for this cost is at most this one."""
         curve, dial = part.task.dose.cost, self.task.dial
         if dial.is_plain and curve.name == "identity":
@@ -196,7 +196,7 @@ class Smallest(Family):
             numbers |= {f"{name}.{key}": value for key, value in own.items()}
         return numbers | {"least": list(self.parts)[least]}
 
-    def _decided(self, decided: Decided) -> Iterator[tuple[str, Family, Decided]]:
+    def _decided(self, decided: Decided) -> Iterator[tuple[str, Policy, Decided]]:
         """The decision as each part made it."""
         for name, part in self.parts.items():
             own = part_numbers(decided.numbers, name)
@@ -205,7 +205,7 @@ class Smallest(Family):
             yield name, part, decided._replace(numbers=own, **more)
 
     def terms(self, decided: Decided | None) -> Terms:
-        statement = Family.on(self.of, self.task).statement(decided)
+        statement = Policy.on(self.of, self.task).statement(decided)
         if decided is None:
             return Terms(statement, joined({name: part.terms(None).assumptions for name, part in self.parts.items()}))
         lines, settings, costs, assumptions = [], [], {}, {}
@@ -232,7 +232,7 @@ BOUNDS = ("epoch", "cost_upper", "reward", "reward_upper", "cost_radius", "rewar
 
 
 class RecordedParts:
-    """The same of each part as `Family.recorded` gives."""
+    """The same of each part as `Policy.recorded` gives."""
 
     def __init__(self, policy: Smallest) -> None:
         self.policy = policy
@@ -272,15 +272,15 @@ def _all(each: Any) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Either(Family):
+class Either(Policy):
     """The smallest of what the parts allow, and the start until all have a bound. It goes by the name and options of
     `whole`, and the first part chooses.
     """
 
-    whole: Family
+    whole: Policy
     """The policy as it is named, which has the words of its certificates."""
 
-    members: Mapping[str, Family] = field(hash=False)
+    members: Mapping[str, Policy] = field(hash=False)
     """The parts, before they know their task."""
 
     name = property(lambda self: self.whole.name)  # pyright: ignore[reportAssignmentType] -- data of the whole
@@ -294,12 +294,12 @@ class Either(Family):
     options = property(lambda self: self.whole.options)  # pyright: ignore[reportAssignmentType]
 
     @cached_property
-    def parts(self) -> dict[str, Family]:
+    def parts(self) -> dict[str, Policy]:
         """The parts by name, which know their task."""
         return {name: part.on(self.task) for name, part in self.members.items()}
 
     @cached_property
-    def _first(self) -> Family:
+    def _first(self) -> Policy:
         return next(iter(self.parts.values()))
 
     @property
@@ -360,4 +360,4 @@ class Either(Family):
             part.restart(state[name])
 
     def terms(self, decided: Decided | None) -> Terms:
-        return Family.on(self.whole, self.task).terms(decided)
+        return Policy.on(self.whole, self.task).terms(decided)

@@ -58,7 +58,7 @@ from safedial.errors import InvalidInput, is_number, is_whole, require
 from safedial.model.namespace import Array, namespace
 from safedial.policies.bets import Bets
 from safedial.policies.conformal_words import terms
-from safedial.policies.family import (
+from safedial.policies.policy import (
     BY_RULE,
     KNOWN,
     LEFT_OUT,
@@ -67,15 +67,15 @@ from safedial.policies.family import (
     Bound,
     Decided,
     Evidence,
-    Family,
+    Policy,
     Task,
     Terms,
     Told,
     is_probe,
     option,
+    probe_share,
     probed,
 )
-from safedial.policies.policy import probe_share
 from safedial.policies.start import Start, declared_dose, is_start_dose
 from safedial.policies.supports import ELSEWHERE
 from safedial.policies.table import Table
@@ -226,7 +226,7 @@ def is_group(group: Any) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HPConformal(Family):
+class HPConformal(Policy):
     """Play z_safe from the conformal bound if benefit is expected, else a probe of it; every round is informative.
 
     Attributes:

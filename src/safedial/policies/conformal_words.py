@@ -10,7 +10,7 @@ from safedial.bounds.safe_set import largest_safe_intensity
 from safedial.model.dial import rounded_down
 from safedial.model.guarantee import GUARANTEES
 from safedial.policies import words
-from safedial.policies.family import Decided, Terms
+from safedial.policies.policy import Decided, Terms
 
 if TYPE_CHECKING:
     from safedial.policies.conformal import HPConformal

@@ -2,7 +2,7 @@
 
 Each has the same three functions,
 
-    init(dim, ridge=…, batch=lanes) -> sums      predict(sums, context) -> seen      update(sums, seen, …) -> sums
+    init(dim, ridge=…, batch=lanes) -> sums    predict(sums, context, norm) -> seen    update(sums, seen, …) -> sums
 
 | arithmetic | lanes | for |
 |---|---|---|
@@ -98,16 +98,6 @@ class PastRounds:
 # --- Any number of lanes
 
 
-class Learner(NamedTuple):
-    """An arithmetic of somebody's own: init(dim, ridge, batch), predict(state, context), update(state, prediction, R/g,
-    C/g, ω).
-    """
-
-    init: Any
-    predict: Any
-    update: Any
-
-
 class Tight(NamedTuple):
     """An estimate, and the parts of the table above that are needed."""
 
@@ -119,6 +109,8 @@ class Tight(NamedTuple):
 
 class Plain:
     """Least squares of any number of lanes: functions of a state, which they leave as it is (but `past`)."""
+
+    one_lane = False
 
     def __init__(self, radius: str | None, spec: SafetySpec) -> None:
         self.radius, self.spec = radius or "mixture", spec
@@ -132,12 +124,12 @@ class Plain:
         past = PastRounds(dim, batch) if self.spec.learns_noise else None
         return Tight(begun, np.zeros(batch), np.zeros(batch), past)
 
-    def predict(self, sums: Any, context: Any) -> Prediction:
-        """What the rounds so far say about contexts (..., d)."""
+    def predict(self, sums: Any, context: Any, norm: Any) -> Prediction:
+        """What the rounds so far say about contexts (..., d) of these norms."""
         if self.is_plain:
-            seen = plain.predict(sums, context)
+            seen = plain.predict(sums, context, norm)
             return seen if self.spec.noise_scale is None else seen._replace(context=context)
-        seen = plain.predict(sums.estimate, context)._replace(
+        seen = plain.predict(sums.estimate, context, norm)._replace(
             context=context,
             reward_energy=sums.reward_energy,
             cost_energy=sums.cost_energy,
@@ -481,6 +473,8 @@ ROWS = 4096
 class Certified:
     """Least squares of one lane, in place, with certified rounding, and what tighter bounds need besides."""
 
+    one_lane = True
+
     def __init__(self, radius: str | None, spec: SafetySpec) -> None:
         self.radius, self.spec = radius or "mixture", spec
         self.is_plain = not needs_more(radius, spec)
@@ -491,9 +485,8 @@ class Certified:
         made.past = PastRounds(dim) if self.spec.learns_noise else None
         return made
 
-    def predict(self, sums: Sums, context: Array) -> Prediction:
+    def predict(self, sums: Sums, context: Array, norm: float) -> Prediction:
         """The certified numbers at a context, with what the radius and the margin need."""
-        norm = dnrm2(context)
         seen = sums.read(context, norm)
         if self.is_plain:
             return seen

@@ -19,21 +19,19 @@ A policy of one's own over the same estimate is a subclass with a `rule`, a `cho
 
 from __future__ import annotations
 
-import copy
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from safedial.bounds.choice import Choice
 from safedial.bounds.confidence import NAMES, Bounds, bound, check_dim, check_scale
 from safedial.bounds.estimate import Dual, Prediction
 from safedial.bounds.margin import noise_margin
-from safedial.bounds.safe_set import SafeSet, safe_set
+from safedial.bounds.safe_set import safe_set
 from safedial.errors import require
 from safedial.model.dose import as_dose
 from safedial.model.namespace import Array
@@ -41,8 +39,7 @@ from safedial.model.spec import SafetySpec
 from safedial.policies import words
 from safedial.policies.combine import Smallest
 from safedial.policies.estimates import Certified, Plain
-from safedial.policies.family import KNOWN, Asked, Bound, Decided, Family, Task, Terms, Told, is_probe, option, probed
-from safedial.policies.policy import Policy
+from safedial.policies.policy import KNOWN, Asked, Bound, Decided, Policy, Task, Terms, Told, is_probe, option, probed
 from safedial.policies.supports import check_supported
 
 DUAL = ("dual_cost", "dual_width", "dual_miss")
@@ -61,8 +58,22 @@ class LinearState:
 
     def __init__(self, sums: Any) -> None:
         self.sums = sums
-        self._latest: Any = (None, None)
-        """The latest context that was read, and what was read, until an outcome is learned."""
+        self._context: Any = None
+        self._seen: Any = None
+        """What was read at the latest context, until an outcome is learned: it mostly follows its decision."""
+
+    def read(self, arithmetic: Any, context: Any, norm: Any) -> Prediction:
+        """What the estimate says at a context."""
+        known = self._context
+        # An agent reads the context of an outcome anew, so it is another array with the same numbers.
+        same = arithmetic.one_lane and known is not None and known.tobytes() == context.tobytes()
+        if context is not known and not same:
+            self._context, self._seen = context, arithmetic.predict(self.sums, context, norm)
+        return self._seen
+
+    def learn(self, sums: Any) -> None:
+        """Go on with other sums."""
+        self.sums, self._context, self._seen = sums, None, None
 
 
 class Recorded:
@@ -79,6 +90,10 @@ class Recorded:
         dual = Dual(*(numbers[name] for name in DUAL)) if DUAL[0] in numbers else None
         self.seen = Prediction(**known, dim=policy.task.dim, context=context, dual=dual)
 
+    def read(self, arithmetic: Any, context: Any, norm: Any) -> Prediction:
+        """What was recorded."""
+        return self.seen
+
     @staticmethod
     def rounding(state: LinearState, context: Any, norm: float) -> float:
         """How far rounding may move the numbers of an estimate, on this or another processor."""
@@ -94,7 +109,7 @@ CLIP: Any = option(None, is_clip, "must be True, False or None")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Linear(Family):
+class Linear(Policy):
     """A policy over the linear estimate: `rule` and `choose`, pure functions, are what makes it.
 
     Outcomes are learned in the order in which they are told; drivers tell them in decision order, and none after one
@@ -105,7 +120,6 @@ class Linear(Family):
     in_order = True
     uncompiled = ""
     excludes = frozenset()
-    is_linear = True
     plain_numbers = True
     recorded = Recorded
     margins: ClassVar[bool] = True
@@ -120,39 +134,27 @@ class Linear(Family):
         """The bound from what the estimate says."""
         raise NotImplementedError
 
-    def teaches(self, asked: Asked) -> Array | bool:
-        """Whether the policy learns from the round, which may depend on its coin."""
-        return True
-
-    def decide(
-        self, prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0
-    ) -> Choice:
-        """The rule and the choice under a spec, as one pure function: what simulations compile, and replays call."""
+    def decide(self, seen: Prediction, spec: SafetySpec, asked: Asked) -> tuple[Bound, Any]:
+        """The rule and the choice under a spec, as one pure function."""
         policy = self.under(spec)
-        asked = Asked(prediction.context, prediction.norm, round, baseline_cost, coin)
-        found = policy.rule(prediction, asked)
-        chosen, numbers = policy.choose(found, asked), found.numbers
-        limits = Bounds(
-            numbers.get("reward_upper", found.index), numbers.get("cost_upper", 0.0), numbers.get("reward_radius", 0.0),
-            numbers.get("cost_radius", 0.0), found.refuted,
-        )  # fmt: skip
-        exploring = numbers.get("exploring", False)
-        safe = SafeSet(found.largest, found.certified)
-        return Choice(chosen, safe, limits, found.index, policy.teaches(asked), exploring, settings=None)
+        found = policy.rule(seen, asked)
+        return found, policy.choose(found, asked)
 
-    def under(self, spec: SafetySpec) -> Linear:
-        """This policy with another spec, unchecked: its numbers may be those of a program that is being compiled."""
-        if "task" in self.__dict__ and self.task.spec is spec:
+    def under(self, spec: SafetySpec, arithmetic: Any = None) -> Linear:
+        """This policy with another spec, unchecked: its numbers may be those of a program that is being compiled; and
+        with another arithmetic behind it.
+        """
+        if arithmetic is None and "task" in self.__dict__ and self.task.spec is spec:
             return self
-        made = copy.copy(self)
-        for name in ("safe_spec", "arithmetic"):
-            made.__dict__.pop(name, None)
+        made = replace(self)
         object.__setattr__(made, "task", Task(dim=1, spec=spec, dose=as_dose(None)))
+        if arithmetic is not None:
+            object.__setattr__(made, "arithmetic", arithmetic)
         return made
 
     # --- its state
 
-    def on(self, task: Task, **options: Any) -> Family:  # pyright: ignore[reportIncompatibleMethodOverride] -- of several costs
+    def on(self, task: Task, **options: Any) -> Policy:  # pyright: ignore[reportIncompatibleMethodOverride] -- of several costs
         if task.spec.costs is not None and not self.knows_truth:
             check_supported(self, task, whole=False)
             return Smallest(of=self).on(task)
@@ -174,19 +176,14 @@ class Linear(Family):
         return LinearState(self.arithmetic.init(self.task.dim, ridge=self.spec.ridge, batch=lanes))
 
     def bound(self, state: Any, asked: Asked) -> Bound:
-        return self.rule(state.seen if isinstance(state, Recorded) else self._read(state, asked.context), asked)
+        return self.rule(state.read(self.arithmetic, asked.context, asked.norm), asked)
 
     def tell(self, state: LinearState, place: int, told: Told) -> None:
-        if not self.task.live:
-            weight = told.weight * (told.fate == KNOWN)
-            seen = self._read(state, told.context)
-            state.sums = self.arithmetic.update(state.sums, seen, told.reward, told.cost, weight)
-        elif told.fate == KNOWN and told.weight > 0.0:
-            seen = self._read(state, told.context)
-            self.arithmetic.update(state.sums, seen, told.reward, told.cost, told.weight)
-        else:
+        weight = told.weight if told.fate is KNOWN else told.weight * (told.fate == KNOWN)
+        if self.task.live and not weight > 0.0:
             return
-        state._latest = None, None
+        seen = state.read(self.arithmetic, told.context, told.norm)
+        state.learn(self.arithmetic.update(state.sums, seen, told.reward, told.cost, weight))
 
     @property
     def revise(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride] -- it depends on the options
@@ -195,16 +192,7 @@ class Linear(Family):
 
     def _revise(self, state: LinearState, before: Told, after: Told) -> None:
         state.sums.revise(after.context, after.reward - before.reward, after.cost - before.cost, after.weight)
-        state._latest = None, None
-
-    def _read(self, state: LinearState, context: Any) -> Prediction:
-        """What the estimate says at a context; a round's outcome mostly follows its decision."""
-        latest, seen = state._latest
-        same = self.task.live and latest is not None and latest.tobytes() == context.tobytes()
-        if latest is not context and not same:
-            seen = self.arithmetic.predict(state.sums, context)
-            state._latest = context, seen
-        return seen
+        state.learn(state.sums)
 
     def keeps(self, changed: set[str]) -> bool:
         return changed <= KEPT_THROUGH
@@ -450,37 +438,3 @@ class HPProbe(HPUCB):
 
 
 hp_ucb, hp_probe = HPUCB, HPProbe
-
-
-# --- A record with a rule of the user's own
-
-
-@dataclass(frozen=True, kw_only=True)
-class OwnRule(Linear):
-    """A `Policy` over the linear estimate: its `decide` is the rule."""
-
-    plain_numbers = False
-    record: Policy
-
-    name = property(lambda self: self.record.name)  # pyright: ignore[reportAssignmentType] -- the record's
-    label = property(lambda self: self.record.label)  # pyright: ignore[reportAssignmentType]
-    guarantee = property(lambda self: self.record.guarantee)  # pyright: ignore[reportAssignmentType]
-    radius = property(lambda self: self.record.options.get("radius"))  # pyright: ignore[reportAssignmentType]
-    randomised = property(lambda self: self.record.randomised)  # pyright: ignore[reportAssignmentType]
-    learns = property(lambda self: self.record.learns)  # pyright: ignore[reportAssignmentType]
-    options = property(lambda self: self.record.options)  # pyright: ignore[reportAssignmentType]
-
-    def rule(self, seen: Prediction, asked: Asked) -> Bound:
-        given = {"round": asked.number, "coin": asked.coin, "baseline_cost": asked.baseline}
-        choice = self.record.decide(seen, self.safe_spec, **given)
-        numbers = bound_numbers(seen, *choice.bounds[:4]) | {"exploring": choice.exploring}
-        if self.radius is not None:
-            far = HPUCB._far(self, seen, choice.bounds)  # pyright: ignore[reportArgumentType]
-            numbers |= dict(zip(("reward_far", "cost_far"), far, strict=True))
-        safe = choice.safe
-        return Bound(
-            choice.reward_index, safe.intensity, numbers, True, safe.certified, choice.bounds.refuted, choice.intensity
-        )
-
-    def choose(self, bound: Bound, asked: Asked) -> Array | float:
-        return bound.memo

@@ -28,12 +28,12 @@ from safedial.policies import words
 from safedial.policies.classes import Outcomes, linear
 from safedial.policies.classes.function_class import check_class
 from safedial.policies.classes.kernel import check_room
-from safedial.policies.family import (
+from safedial.policies.policy import (
     KNOWN,
     Asked,
     Bound,
     Decided,
-    Family,
+    Policy,
     Terms,
     Told,
     is_probe,
@@ -56,7 +56,7 @@ class Learned:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NonlinearHPUCB(Family):
+class NonlinearHPUCB(Policy):
     """Non-Linear High Probability Constrained UCB.
 
     Args:

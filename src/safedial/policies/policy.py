@@ -1,221 +1,470 @@
-"""What a policy is: a name, a guarantee, and one pure function from a prediction to a choice.
+"""What a policy is: one frozen dataclass, whose state is a record of arrays. This protocol is all that simulations,
+agents, studies, certificates and tools know of one.
 
-A policy is assembled from `bounds`; it holds only structure (which radius, clip or not). What may be swept (the spec,
-the round, the baseline cost) is an argument of `decide`, and so is randomness: `coin` is uniform on [0, 1), drawn by
-the caller. The learner is the linear one of `bounds.estimate`; a policy may have parts of its own, with a batch
-shape in front:
+Its fields are its options: of Python, of a command, of a request, and of the written form. `on(task)` fixes the rest,
+and cached properties hold what follows from both. What a policy learns is a *state* (`policies.table`), whose arrays
+begin with the axes of its lanes: () in an agent or a study, which has one, and (specs, seeds) in a simulation.
 
-    init(dim, *, ridge, batch) -> state               of a simulation, batch is (specs, seeds)
-    predict(state, context) -> prediction             contexts (..., d); what `decide` is given
-    update(state, prediction, reward, cost, weight) -> state          R/g_r, (C − b₀)/g_c, and ω, 0 where not to learn
+    begin ─► bound ─► choose ─► open          a decision
+                                 └─► tell     its outcome: at once, late, or never
 
-In a simulation each may have a parameter `spec` (grids are columns) or `rngs` (a generator for each seed, all its own);
-`predict` and `update` may have `coin`, the round's, and `update` `intensity`, g_c of the applied action.
+Only `begin`, `open`, `tell` and `restart` change a state, in place, and they depend on nothing but their arguments. So
+a log of these calls is the state, bit for bit, and a preview is `begin` and `bound` on a copy.
 
-The functions of a policy or a function class are made inside a factory, so pickle cannot name them. But the record
-keeps the factory's name and its options, and the factory gives the same functions again. This is checked on pickling: a
-record that was changed since (`policy._replace(decide=...)`) must not come back unchanged.
+A policy of one's own is such a dataclass with `init`, `bound` and `tell`; everything else has a default:
+
+    @dataclass(frozen=True, kw_only=True)
+    class Mean(Policy):
+        ...
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
-from pickle import PicklingError
-from types import CellType, FunctionType
-from typing import Any, Literal, NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from safedial.bounds import estimate
-from safedial.bounds.choice import Choice
-from safedial.bounds.estimate import Prediction
-from safedial.errors import InvalidInput, is_number, require
-from safedial.model.guarantee import GUARANTEES
+from safedial.bounds.rounding import rounded_spec
+from safedial.errors import require
+from safedial.model.dial import Dial, Features
+from safedial.model.dose import Dose
+from safedial.model.namespace import Array, namespace, where
 from safedial.model.spec import SafetySpec
-from safedial.policies.supports import ELSEWHERE
+from safedial.policies.supports import ELSEWHERE, check_supported
+
+OPEN, KNOWN, LEFT_OUT, LOST, THROTTLED = range(5)
+"""What became of a round, in each lane.
+
+| fate | the outcome | every policy |
+|---|---|---|
+| OPEN | may still come, or is not told in this lane | takes the round for the worst until then |
+| KNOWN | is told | learns from it |
+| LEFT_OUT | will not come, for a reason vouched for as unrelated to it | goes on as if there was no round |
+| LOST | will not come, and the reason may be related to it | takes the round for the worst, for good |
+| THROTTLED | belongs to a setting that was lowered because of it | LOST, but a violation is evidence |
+"""
 
 
-def reduced(
-    record: Any, kind: str, factories: Mapping[str, Callable[..., Any]], remake: Callable[[str, dict[str, Any]], Any]
-) -> tuple[Any, ...]:
-    """The `__reduce__` of a record with `name` and `options`: by name if that gives the same record, otherwise field by
-    field if pickle can name its functions.
+ALARM_AT = 100.0
+"""The evidence at which a policy's own evidence stops an agent, if it has one cost."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """Everything that is fixed but the policy. `spec` may hold grids in a simulation: a column for each row of lanes.
+
+    `live`: in an agent or a study, where people act on the decisions; options that are left to a rule may differ there.
+    `start_action`: the setting that the user declares safe for every context, in the dial's units.
     """
-    if _gives_again(record, factories.get(record.name)):
-        return remake, (record.name, dict(record.options))
-    local = [each for each in record if isinstance(each, FunctionType) and "<" in each.__qualname__]
-    if local:
-        raise PicklingError(
-            f"{kind} {record.name!r}: cannot be pickled, because {local[0].__qualname__} is defined inside a function "
-            f"and no {kind} of this package with these options is the same; define it at the top of a module"
-        )
-    return type(record)._make, (tuple(record),)
+
+    dim: int
+    spec: SafetySpec
+    dose: Dose
+    dial: Dial = field(default_factory=Dial)
+    features: Features | None = None
+    start_action: float | None = None
+    live: bool = False
+    seeds: tuple[int, ...] = (0,)
+    """The seeds of a simulation's lanes, for a policy that draws random numbers of its own."""
+    alarm_at: float = ALARM_AT
+    """The evidence that stops an agent. Of k costs, each of which has evidence of its own, k times as much."""
+    epoch: int = 1
+    """How many times learning has begun: 1, and once more for each time that the earlier rounds were forgotten."""
+    exact: bool = True
+    """Whether rounds were forgotten, if at all, only for reasons that are unrelated to outcomes."""
+    world: frozenset[str] = frozenset()
+    """What the world of a simulation states (`policies.supports`)."""
 
 
-def _gives_again(record: Any, factory: Callable[..., Any] | None) -> bool:
-    if factory is None:
-        return False
-    try:
-        return is_same(record, factory(**record.options))
-    except (InvalidInput, TypeError):
-        return False
-
-
-def is_same(one: Any, other: Any) -> bool:
-    """Whether two values are equal; functions are if they have the same code and the same closure.
-
-    >>> def add(number):
-    ...     return lambda value: value + number
-    >>> is_same(add(1), add(1)), is_same(add(1), add(2))
-    (True, False)
+class Asked(NamedTuple):
+    """A question, for each lane: contexts (..., d) and their norms, the round's number from 1 (0: it lies before the
+    first decision), the known cost of doing nothing, a coin uniform on [0, 1), the setting that somebody proposes, and
+    what the policy's `read` took from the question; None where it was not read.
     """
-    if one is other:
-        return True
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, FunctionType):
-        around = (one.__defaults__, one.__kwdefaults__, one.__closure__)
-        return one.__code__ is other.__code__ and is_same(
-            around, (other.__defaults__, other.__kwdefaults__, other.__closure__)
-        )
-    if isinstance(one, CellType):
-        return is_same(one.cell_contents, other.cell_contents)
-    if is_dataclass(one):
-        return all(is_same(getattr(one, each.name), getattr(other, each.name)) for each in fields(one) if each.compare)
-    if isinstance(one, tuple | list):
-        return len(one) == len(other) and all(map(is_same, one, other))
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(is_same(value, other[name]) for name, value in one.items())
-    if isinstance(one, np.ndarray):
-        return np.array_equal(one, other, equal_nan=True)
-    return bool(one == other)
+
+    context: Any
+    norm: Any
+    number: Any
+    baseline: Any = 0.0
+    coin: Any = 0.5
+    proposal: Any = None
+    stated: Any = None
 
 
-# --- What a policy is: a name, a guarantee, and one pure function from a prediction to a choice
-
-
-class Decide(Protocol):
-    """decide(prediction, spec, round=t, coin=u, baseline_cost=b₀) -> Choice, on floats or arrays."""
-
-    def __call__(
-        self, prediction: Prediction, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0
-    ) -> Choice: ...
-
-
-class Policy(NamedTuple):
-    """One algorithm.
+class Bound(NamedTuple):
+    """What a policy knows before a decision, for each lane, in its own unit.
 
     Attributes:
-        name: as in `POLICIES`.
-        label: its name in the paper or in this project's documents.
-        guarantee: "certified" if P(C_t > τ) ≤ δ + δ′ is proved from the constants; "conformal" if P(C_t > τ) ≤ δ is
-            proved for exchangeable rounds, "bracket" if for a growth bracket in place of an exact dose curve, "student"
-            if for Gaussian noise of unknown size; "expected" if only the mean cost is bounded; "heuristic" if nothing
-            is proved; "bayesian" if it is averaged over a prior.
-        decide: the rule.
-        options: its configuration; `make_policy(name, **options)` makes it again.
-        knows_truth: the policy is given the true coefficients (a clairvoyant, for comparison only).
-        randomised: the choice depends on `coin`.
-        learns: outcomes matter to it.
-        binary_cost: costs are 0 or 1; `update` is then given C itself, and the applied `intensity`.
-        learner: a custom learner's class for `Agent` and `Study` (`rounds.learner.Learner`); by default it
-            follows from the policy.
-        check: refuses a spec for which the guarantee has no proof.
+        index: benefit is expected where it is ≥ 0.
+        largest: [0, largest] keeps the guarantee.
+        numbers: plain values by name: what the log keeps of the decision, and the certificate is written from.
+        ready: False where nothing is known yet, and `largest` is a start dose.
+        certified: False where not even 0 keeps the guarantee.
+        refuted: whether the data contradict the spec.
+        memo: for the policy's own `choose` and `open`; never stored.
+        limit: a key of `LIMITS`, where something of the policy's own set `largest` ("reach", "start_dose", …).
+        teaches: whether the policy will learn from the round, whatever its outcome.
     """
 
-    name: str
-    label: str
-    guarantee: Literal["certified", "conformal", "bracket", "student", "expected", "heuristic", "bayesian"]
-    decide: Decide
-    options: dict[str, Any]
-    knows_truth: bool = False
-    randomised: bool = False
-    learns: bool = True
-    init: Callable[..., Any] = estimate.init
-    predict: Callable[..., Any] = estimate.predict
-    update: Callable[..., Any] = estimate.update
-    binary_cost: bool = False
-    learner: Any = None
-    check: Callable[[SafetySpec], None] | None = None
+    index: Any
+    largest: Any
+    numbers: dict[str, Any]
+    ready: Any = True
+    certified: Any = True
+    refuted: Any = False
+    memo: Any = None
+    limit: str = ""
+    teaches: Any = True
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled by name and options if they determine it."""
-        from safedial.policies import FACTORIES
 
-        return reduced(self, "policy", FACTORIES, _remake)
+class Told(NamedTuple):
+    """What became of a round, for each lane. What a lane is told whose fate is not KNOWN or THROTTLED is ignored.
+
+    Attributes:
+        fate: OPEN, KNOWN, LEFT_OUT, LOST or THROTTLED.
+        reward, cost: R/g_r and (C − b₀)/g_c of the applied action; 0 where `weight` is.
+        weight: ω of the sample, 0 where it teaches nothing (nothing was given).
+        measured: C, as it was measured; a mapping where the spec states several costs, NaN where one is not known.
+        baseline: b₀.
+        action: the applied setting, in the dial's units. (The advised one was given to `open`.)
+        intensity: g_c of the applied setting.
+        context: the round's context, as in the question.
+        norm: its norm.
+        parts: the same for each of several costs, by name, under a guarantee that is split among them.
+        reward_intensity: g_r of the applied setting.
+    """
+
+    fate: Any
+    reward: Any
+    cost: Any
+    weight: Any
+    measured: Any
+    baseline: Any
+    action: Any
+    intensity: Any
+    context: Any
+    norm: Any = None
+    parts: dict[str, Told] | None = None
+    reward_intensity: Any = None
+
+
+class Evidence(NamedTuple):
+    """Evidence against the assumptions: 1 at the start; `crossed` once it ever reached `limit`."""
+
+    value: Any
+    crossed: Any
+    limit: float = ALARM_AT
+
+
+class Terms(NamedTuple):
+    """The words of a certificate: the guarantee, what it rests on, the arithmetic from the numbers to the setting, and
+    facts, which are plain values; and what to add to the reason of a fallback.
+    """
+
+    statement: str
+    assumptions: list[str]
+    arithmetic: Sequence[str] = ()
+    facts: Mapping[str, Any] = MappingProxyType({})
+    note: str = ""
+
+
+class Decided(NamedTuple):
+    """A decision as plain values: what `terms` is given, live and from a log alike.
+
+    `chosen` is the intensity (or setting) that the policy chose, `action` what the dial is set to, `limit` the key of
+    `LIMITS` that set it, `reason` why it is a fallback ("" if not), and `guarantee` what is guaranteed.
+    """
+
+    number: int
+    baseline: float
+    index: Any
+    largest: float
+    chosen: float
+    action: float
+    ready: bool
+    guarantee: str
+    limit: str
+    reason: str
+    numbers: dict[str, Any]
+
+
+BY_RULE = "auto"
+"""The value of an option that `on` sets by a rule from the task."""
+
+
+def option(
+    default: Any = MISSING,
+    check: Callable[[Any], bool] | None = None,
+    rule: str = "",
+    way_out: str = "",
+    *,
+    by_rule: bool = False,
+    written: str = "",
+) -> Any:
+    """A field that is an option, and how it is checked: `check(value)`, else the error says the rule and the way out.
+    With `by_rule` it may be "auto" too, and then `on` must set it. Without a default it must be stated. `written` is
+    its name for people, where a field cannot have it.
+    """
+    told = {"check": check, "rule": rule, "way_out": way_out, "by_rule": by_rule, "written": written}
+    return field(default=default, metadata=told)
+
+
+def is_proper(policy: Policy) -> None:
+    """Refuse an option that breaks its rule."""
+    for each in (each for each in fields(policy) if each.init):
+        check, value = each.metadata.get("check"), getattr(policy, each.name)
+        left = each.metadata.get("by_rule") and isinstance(value, str) and value == BY_RULE
+        if check is not None and not left:
+            require(check(value), written(each), value, each.metadata["rule"], each.metadata["way_out"])
+
+
+def written(option: Any) -> str:
+    """The name of an option's field for people."""
+    return option.metadata.get("written") or option.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """The protocol, with the defaults of a policy that needs nothing special.
+
+    Class data, which drivers ask in place of the policy's name:
+        name: as in `FACTORIES`; label: its name in the paper or in this project's documents.
+        guarantee: a key of `GUARANTEES`.
+        unit: whether bounds and choices are intensities in [0, 1], or settings of the dial.
+        in_order: outcomes are learned in decision order, and a lost one ends learning.
+        counts: counted violations are evidence, because the guarantee holds in each round given the past.
+        reads_reward: it chooses by rewards.
+        learns: outcomes matter to it.
+        zero_tells: the outcome of a round that was given nothing tells something.
+        knows_truth: it is given the true means (a clairvoyant, for comparison only).
+        randomised: the choice depends on the coin.
+        zero_one: every cost must be 0 or 1.
+        most_rounds: how many rounds it can hold.
+        takes_proposal: a question may come with a proposed setting.
+        takes_history: it learns from rounds that it did not decide.
+        counts_starts: how many rounds got the start dose is shown, unless counted violations are evidence.
+        direction: "below" where a single cost must not fall below the threshold.
+        exact_dose: what a cost would have been at a lower setting follows from the dose curve.
+        names_rounds: its `numbers` list decided rounds under "exceeding"; a study's log lists their ids there.
+        uncompiled: why engine 'jax' cannot play it; "" if it can.
+        watches_lanes: whether a simulation keeps its evidence.
+        stop_rules: the rules that its own evidence may stop an agent by, keys of `LIMITS`.
+    """
+
+    name: ClassVar[str] = ""
+    label: ClassVar[str] = ""
+    guarantee: ClassVar[str] = "heuristic"
+    unit: ClassVar[str] = "intensity"
+    in_order: ClassVar[bool] = False
+    counts: ClassVar[bool] = True
+    reads_reward: ClassVar[bool] = True
+    learns: ClassVar[bool] = True
+    zero_tells: ClassVar[bool] = False
+    knows_truth: ClassVar[bool] = False
+    randomised: ClassVar[bool] = False
+    zero_one: ClassVar[bool] = False
+    takes_proposal: ClassVar[bool] = False
+    takes_history: ClassVar[bool] = True
+    counts_starts: ClassVar[bool] = True
+    direction: ClassVar[str] = "above"
+    exact_dose: ClassVar[bool] = True
+    names_rounds: ClassVar[bool] = False
+    most_rounds: ClassVar[float] = math.inf
+    uncompiled: ClassVar[str] = "keeps a state that changes in place, which JAX cannot compile"
+    watches_lanes: ClassVar[bool] = True
+    stop_rules: ClassVar[tuple[str, ...]] = ("drift",)
+    plain_numbers: ClassVar[bool] = False
+    """Whether the numbers of its bounds are plain already where people act on them, finite or None: copying them would
+    take a twentieth of a linear decision."""
+    recorded: ClassVar[Any] = None
+    """How a decision of another processor is checked, where it is known how far rounding may move its numbers
+    (`policies.linear.Recorded`); None: it must be the same up to a fixed tolerance."""
+    revise: ClassVar[Any] = None
+    """revise(state, before, after) replaces a known outcome by another of the same weight, where that is possible
+    without a replay of all rounds since; None elsewhere."""
+    needs: ClassVar[frozenset[str]] = frozenset()
+    excludes: ClassVar[frozenset[str]] = ELSEWHERE
+    """Facts about spec, dial and world (`policies.supports`) without which, or with which, there is no proof."""
+
+    task: Task = field(init=False, repr=False, compare=False)
+    """What `on` has bound it to; it is no option."""
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        """A policy without a label is shown by its name."""
+        super().__init_subclass__(**given)
+        cls.label = cls.__dict__.get("label", cls.name)
+
+    def __post_init__(self) -> None:
+        """Check each option by its own rule."""
+        is_proper(self)
+
+    @property
+    def spec(self) -> SafetySpec:
+        """The spec as the user states it."""
+        return self.task.spec
+
+    @cached_property
+    def safe_spec(self) -> SafetySpec:
+        """The spec that decisions go by: in an agent or a study with each number rounded to the safe side."""
+        return rounded_spec(self.task.spec) if self.task.live else self.task.spec
+
+    @property
+    def start_action(self) -> float | None:
+        """The setting that is given while nothing is known, in the dial's units; None for a policy without one."""
+        return None
+
+    @property
+    def fallback_action(self) -> float | None:
+        """The setting that is advised where nothing is guaranteed; None: the dial's low end."""
+        return None
+
+    @property
+    def least_setting(self) -> float | None:
+        """The lowest setting that is given for a positive intensity; None: it may round down to nothing."""
+        return None
+
+    @property
+    def history_counts(self) -> bool:
+        """Whether its guarantee also depends on rounds from before the first decision."""
+        return True
+
+    def check_study(self) -> None:
+        """Refuse, in a study, what an agent may do without a proof."""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether its class is the user's own."""
+        return not type(self).__module__.startswith("safedial.policies.")
 
     def __copy__(self) -> Policy:
-        """Itself, because it is immutable."""
+        """Itself, because it is immutable; so a state may refer to it."""
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Policy:
         return self
 
-    @property
-    def is_linear(self) -> bool:
-        """Whether it learns with the linear estimate of `bounds.estimate`, every part of which is the package's."""
-        return (self.init, self.predict, self.update) == (estimate.init, estimate.predict, estimate.update)
+    @cached_property
+    def options(self) -> dict[str, Any]:
+        """Its options by name: with `name`, they make it again."""
+        return {written(each): getattr(self, each.name) for each in fields(self) if each.init}
 
-    direction = "above"
-    exact_dose = True
-    """As of a `Family`."""
+    def check(self, spec: SafetySpec) -> None:
+        """Refuse a spec for which its guarantee has no proof."""
 
-    @property
-    def takes_zero_one(self) -> bool:
-        """Whether every outcome's cost must be 0 or 1."""
-        return self.binary_cost
+    def on(self, task: Task, **options: Any) -> Self:
+        """This policy for a task, with these options set. It refuses a task that it does not support."""
+        check_supported(self, task, whole=False)
+        made = replace(self, **options)
+        object.__setattr__(made, "task", task)
+        return made
 
-    most_rounds = math.inf
+    def init(self, lanes: tuple[int, ...] = (), *, watch: bool = True) -> Any:
+        """The state before any round; without `watch` no evidence is kept, which simulations seldom need."""
+        raise NotImplementedError
 
-    @property
-    def excludes(self) -> frozenset[str]:
-        """What it does not support (`policies.supports`), by its form."""
-        found = set() if self.is_linear else set(ELSEWHERE)
-        if self.knows_truth:
-            found |= {"unknown means", "costs of any size" if self.binary_cost else "costs of 0 or 1"}
-        if self.options.get("learn_from") == "exploring":
-            found |= {"unmarked rounds"}
-        given = GUARANTEES[self.guarantee]
-        if given.exchangeable and not given.bracketed:
-            found |= {"sensor noise"}
-        if given.gaussian:
-            found |= {"costs of 0 or 1"}
-        return frozenset(found)
+    def read(self, asked: Asked) -> tuple[Any, ...] | None:
+        """Refuse a question that cannot be answered, before anything changes; what else is taken from it (`stated`).
 
-    @property
-    def own_parts(self) -> tuple[str, ...]:
-        """The names of its functions that are the user's own."""
-        parts = ("decide", "init", "predict", "update")
-        return tuple(part for part in parts if not str(getattr(self, part).__module__).startswith("safedial."))
+        It is no part of `bound`, because `begin` comes between the two, and a refused question must change nothing.
+        """
+
+    def begin(self, state: Any) -> None:
+        """What is due before a decision, by the number of rounds alone: refits, and bets on settled rounds."""
+
+    def bound(self, state: Any, asked: Asked) -> Bound:
+        """What may be given. Changes nothing."""
+        raise NotImplementedError
+
+    def choose(self, bound: Bound, asked: Asked) -> Array | float:
+        """What is given, at most `bound.largest`."""
+        return where(bound.index >= 0.0, bound.largest, 0.0 * bound.largest)
+
+    def open(self, state: Any, asked: Asked, bound: Bound | None, chosen: Any) -> None:
+        """Take in a decided round; its place is how many were opened before. Until it is told it counts for the worst.
+
+        A round from before the first decision has number 0 and no bound, and is told at once.
+        """
+
+    def tell(self, state: Any, place: int, told: Told) -> None:
+        """What became of the round at `place`, in the lanes where its fate is not OPEN."""
+
+    def evidence(self, state: Any) -> dict[str, Evidence]:
+        """Evidence against the assumptions, by the rule that it stops with; {} where counted violations are all."""
+        return {}
+
+    def restart(self, state: Any) -> None:
+        """Begin the evidence anew, after a person has found out what went wrong."""
+
+    def terms(self, decided: Decided | None) -> Terms:
+        """The certificate's words for a decision, or, given None, what does not depend on a single decision."""
+        return Terms(f"none: policy {self.name} is your own, and nothing of it is proved here", [])
+
+    def statement(self, decided: Decided | None) -> str:
+        """The guarantee of a decision in one sentence, or, given None, of the policy."""
+        return self.terms(None).statement
+
+    def keeps(self, changed: set[str]) -> bool:
+        """Whether the state stays valid when these fields of the spec are amended."""
+        return not changed
 
 
-def _remake(name: str, options: dict[str, Any]) -> Policy:
-    """The policy that was pickled."""
-    from safedial.policies import make_policy
-
-    return make_policy(name, **options)
+REQUIRED = ("init", "bound")
+"""The methods without a default; a policy that learns needs `tell` too."""
 
 
-# --- The probe, which a round without expected benefit gets: a share of the safe dose, so that the round teaches
+def missing_methods(policy: Policy) -> list[str]:
+    """The methods that a user's own class lacks."""
+    kind, needed = type(policy), (*REQUIRED, *(("tell",) if policy.learns else ()))
+    return [name for name in needed if getattr(kind, name) is getattr(Policy, name)]
 
 
-def check_probe(probe: Any, *, always: bool = False) -> None:
-    """Refuse what is neither "sqrt" nor a share; where a policy must `always` give some dose, also a share of 0."""
-    share = is_number(probe) and 0.0 <= probe <= 1.0
-    if always:
-        rule = "must be 'sqrt' or a number in (0, 1]"
-        require(probe == "sqrt" or (share and probe > 0.0), "probe", probe, rule, "every round must teach")
-    require(probe == "sqrt" or share, "probe", probe, "must be 'sqrt' or a number in [0, 1]")
+# --- What several families share
 
 
-def probe_share(probe: Any, round: Any) -> Any:
+def is_probe(probe: Any) -> bool:
+    """Whether this is "sqrt" or a share in [0, 1]."""
+    return probe == "sqrt" if isinstance(probe, str) else is_share(probe)
+
+
+def is_share(value: Any) -> bool:
+    """Whether this is a number in [0, 1]."""
+    plain = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    return bool(plain and 0.0 <= value <= 1.0)
+
+
+def probe_share(probe: Any, number: Any) -> Any:
     """m_t: 1/√t, or the stated constant."""
-    return round**-0.5 if probe == "sqrt" else float(probe)
+    return number**-0.5 if isinstance(probe, str) else float(probe)
 
 
-def check_start_dose(start_dose: Any) -> None:
-    """Refuse a declared start dose that is no positive intensity."""
-    declared = start_dose is None or (is_number(start_dose) and 0.0 < start_dose <= 1.0)
-    require(declared, "start_dose", start_dose, "must be a number in (0, 1]", "or None for the certified one")
+def probed(bound: Bound, share: Any, least: Any = None) -> Any:
+    """The largest intensity if benefit is expected, else a `share` of it, at least `least`, so that the round teaches.
+
+    A share of 0 is no probe, whatever `least` says.
+    """
+    low = share * bound.largest
+    if least is not None:
+        xp = namespace(bound.index, bound.largest)
+        low = xp.maximum(low, xp.where(share > 0.0, xp.minimum(least, bound.largest), low))
+    return where(bound.index >= 0.0, bound.largest, low)
+
+
+def plain(value: Any) -> Any:
+    """A value of one lane as a log holds it: plain, and None for a number that is not finite.
+
+    >>> plain(np.float64(2.0)), plain(float("inf")), plain("sign")
+    (2.0, None, 'sign')
+    """
+    kind = type(value)
+    if kind is float:  # as most are
+        return value if math.isfinite(value) else None
+    if kind is int or kind is str or kind is bool:
+        return value
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from safedial.policies.family import KNOWN, LEFT_OUT, LOST, OPEN
+from safedial.policies.policy import KNOWN, LEFT_OUT, LOST, OPEN
 from safedial.policies.table import Table
 
 CUT = 256

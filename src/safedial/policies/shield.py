@@ -54,7 +54,7 @@ from safedial.policies import shield_words
 from safedial.policies.bases import try_out
 from safedial.policies.bets import PATIENCE, Bets
 from safedial.policies.choosers import CHOOSERS, LEARNING, Rewards, requested
-from safedial.policies.family import (
+from safedial.policies.policy import (
     KNOWN,
     LEFT_OUT,
     LOST,
@@ -63,7 +63,7 @@ from safedial.policies.family import (
     Bound,
     Decided,
     Evidence,
-    Family,
+    Policy,
     Task,
     Terms,
     Told,
@@ -132,7 +132,7 @@ class ShieldState:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HPShield(Family):
+class HPShield(Policy):
     """Play the largest setting at which at most m − 1 of the latest n rounds would have exceeded.
 
     Args:
@@ -274,7 +274,7 @@ class HPShield(Family):
         return self.chooser in LEARNING
 
     @property
-    def takes_zero_one(self) -> bool:
+    def zero_one(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] -- the bracket decides
         return self.spread
 
     @cached_property

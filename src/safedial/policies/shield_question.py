@@ -19,7 +19,7 @@ from safedial.bounds.tolerated import Cost
 from safedial.errors import InvalidInput, refusal, require
 from safedial.model.dial import Dial, real
 from safedial.model.namespace import Array
-from safedial.policies.family import Asked
+from safedial.policies.policy import Asked
 
 if TYPE_CHECKING:
     from safedial.policies.shield import HPShield

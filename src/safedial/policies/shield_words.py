@@ -13,7 +13,7 @@ from safedial.bounds.count_rule import RECENT, excess_bound
 from safedial.bounds.tolerated import Cost
 from safedial.model.dial import rounded_down, significant
 from safedial.model.guarantee import GUARANTEES
-from safedial.policies.family import Decided, Terms
+from safedial.policies.policy import Decided, Terms
 
 if TYPE_CHECKING:
     from safedial.policies.shield import HPShield

@@ -11,7 +11,7 @@ from safedial.bounds.safe_set import SafeSet, safe_set
 from safedial.errors import is_number, require
 from safedial.model.namespace import namespace
 from safedial.model.spec import SafetySpec
-from safedial.policies.family import Asked, Task
+from safedial.policies.policy import Asked, Task
 
 
 def is_start_dose(dose: Any) -> bool:

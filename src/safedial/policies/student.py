@@ -63,7 +63,7 @@ from safedial.model.namespace import where
 from safedial.model.spec import SafetySpec
 from safedial.policies import combine, words
 from safedial.policies.conformal import hp_conformal
-from safedial.policies.family import (
+from safedial.policies.policy import (
     KNOWN,
     LEFT_OUT,
     LOST,
@@ -72,7 +72,7 @@ from safedial.policies.family import (
     Bound,
     Decided,
     Evidence,
-    Family,
+    Policy,
     Task,
     Terms,
     Told,
@@ -178,7 +178,7 @@ class Watch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HPStudent(Family):
+class HPStudent(Policy):
     """Play z_safe from the Student bound if benefit is expected, else a probe of it; every round is informative.
 
     Attributes:

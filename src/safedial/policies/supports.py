@@ -2,7 +2,7 @@
 
 A *fact* is a name for something that a spec states ("sensor noise"), that a world does ("adversarial contexts"), or
 that holds where people act on decisions ("advice"). A policy names the facts under which it has no proof, or cannot
-play (`Family.excludes`); which specs' guarantees it gives follows from its own. Nothing else refuses a policy: in an
+play (`Policy.excludes`); which specs' guarantees it gives follows from its own. Nothing else refuses a policy: in an
 agent, a study, a simulation, a replay and a tool alike, the same sentence says what is wrong and the way out.
 """
 
@@ -18,7 +18,7 @@ from safedial.model.guarantee import GUARANTEES, PROVED
 from safedial.model.spec import SafetySpec
 
 if TYPE_CHECKING:
-    from safedial.policies.family import Family, Task
+    from safedial.policies.policy import Policy, Task
 
 ELSEWHERE = frozenset({"noise scale", "several costs", "adversarial contexts", "replay"})
 """What a policy excludes that does not keep the linear estimate."""
@@ -134,29 +134,29 @@ def facts(task: Task) -> frozenset[str]:
     return frozenset(here | {f"guarantee {spec.guarantee}"} | task.world)
 
 
-def excluded(policy: Family | Any, stated: frozenset[str]) -> frozenset[str]:
+def excluded(policy: Policy, stated: frozenset[str]) -> frozenset[str]:
     """The facts that a policy does not support, given the others."""
     given = GUARANTEES[policy.guarantee]
     fits = given.under if "advice" in stated else given.simulated_under
     knowing = policy.knows_truth and "no constants" in stated
     others = frozenset() if knowing else {f"guarantee {name}" for name in PROVED if name not in fits}
-    zero_one = ZERO_ONE if policy.binary_cost or "costs of 0 or 1" in stated else frozenset()
+    zero_one = ZERO_ONE if policy.zero_one or "costs of 0 or 1" in stated else frozenset()
     return _own(policy) | others | zero_one
 
 
-def _own(policy: Family | Any) -> frozenset[str]:
+def _own(policy: Policy) -> frozenset[str]:
     """A bracket has a proof for several costs."""
     return policy.excludes - {"several costs"} if GUARANTEES[policy.guarantee].bracketed else policy.excludes
 
 
-def supports(policy: Family | Any, task: Task) -> list[str]:
+def supports(policy: Policy, task: Task) -> list[str]:
     """The facts of a task that a policy does not support; none where it may play."""
     stated = facts(task)
     wrong = excluded(policy, stated) & stated
     return [name for name in SENTENCES if name in wrong]
 
 
-def check_supported(policy: Family | Any, task: Task, *, whole: bool = True) -> None:
+def check_supported(policy: Policy, task: Task, *, whole: bool = True) -> None:
     """Refuse a policy for a task that it does not support, with the way out. A policy that is not the whole, but maybe
     a part of another one, need not give the guarantee of the spec.
     """

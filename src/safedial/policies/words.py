@@ -11,7 +11,7 @@ from safedial.model.dial import rounded_down
 from safedial.model.dose import Dose
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec
-from safedial.policies.family import Decided
+from safedial.policies.policy import Decided
 
 SCALED = (
     "the noise of a dose of intensity z at context x is h(z, x) times the sub-Gaussian noise; h is exact and never "

@@ -24,7 +24,7 @@ from safedial.model.dose import Dose, DoseCurve
 from safedial.model.namespace import Array
 from safedial.model.noise_scale import NoiseScale
 from safedial.model.spec import SafetySpec
-from safedial.policies import Family, Policy
+from safedial.policies import Policy
 from safedial.rounds.decision import Decision, decide, intensity_of
 from safedial.rounds.kinds import make_learner, saved_policy
 from safedial.rounds.outcome import Asked, Outcome, Round, Sample, check_past, lost, normalise
@@ -89,7 +89,7 @@ class Agent:
         dim: int,
         spec: SafetySpec,
         *,
-        policy: str | Policy | Family | Mapping[str, Any] | None = None,
+        policy: str | Policy | Mapping[str, Any] | None = None,
         dose: DoseCurve | Dose | None = None,
         dial: Dial | None = None,
         features: Features | None = None,

@@ -20,7 +20,7 @@ from safedial.io import card, named_values
 from safedial.model.dial import Dial
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec
-from safedial.policies.family import Decided
+from safedial.policies.policy import Decided
 from safedial.rounds.outcome import Asked
 from safedial.rounds.rules import Rules
 

@@ -261,8 +261,7 @@ class Learner(ABC):
         self, rules: Rules, spec: SafetySpec, prediction: Any, *, round: float, coin: float, baseline_cost: float
     ) -> tuple[Any, Choice]:
         """The policy's choice, and the prediction that a decision keeps (`view`)."""
-        choice = rules.policy.decide(prediction, spec, round=round, coin=coin, baseline_cost=baseline_cost)
-        return self.view(prediction, choice)
+        raise NotImplementedError
 
     def parts(self, rules: Rules, sample: Sample) -> list[tuple[Rules, Learner, Sample]]:
         """The known costs of an outcome, each with its rules, its learner and its part of the sample."""

@@ -155,7 +155,7 @@ def normalise(rules: Rules, outcome: Outcome, context: Any = None) -> Sample:
     cost_intensity = share if rules.is_identity else float(dose.cost.effect(share))
     reward_intensity = share if dose.reward.name == "identity" else float(dose.reward.effect(share))
     weight = float(sample_weight(rules.spec, reward_intensity, cost_intensity, context))
-    if rules.policy.takes_zero_one:
+    if rules.policy.zero_one:
         require(harm in (0.0, 1.0), "cost", harm, "must be 0 or 1 for this policy's class of costs, or its bracket")
         require(baseline == 0.0, "baseline_cost", baseline, "must be 0 where costs are 0 or 1")
     if weight <= 0.0 or not rules.policy.learns:
@@ -293,7 +293,7 @@ def cost_at_advice(rules: Rules, sample: Sample, advised: float) -> float | None
     """
     if sample.applied <= advised:
         return sample.measured
-    if rules.policy.binary_cost or rules.spec.noise_scale is not None or not rules.policy.exact_dose:
+    if rules.policy.zero_one or rules.spec.noise_scale is not None or not rules.policy.exact_dose:
         return None
     dial, above = rules.dial, sample.measured - sample.baseline_cost
     rescaled = rescaled_cost(rules.dose.cost, above, dial.action(sample.applied), dial.action(advised))

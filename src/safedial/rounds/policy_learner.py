@@ -1,7 +1,7 @@
 # pyright: reportIncompatibleMethodOverride=false, reportArgumentType=false, reportAttributeAccessIssue=false
 # pyright: reportCallIssue=false
 # (`Learner`, whose signatures these differ from, goes when all policies are ported.)
-"""The driver of a policy (`policies.family`) in an agent or a study: one lane of its state, and what people ask of it.
+"""The driver of a policy (`policies.policy`) in an agent or a study: one lane of its state, and what people ask of it.
 
 What is asked of any policy, whatever its state, is answered from the policy's data; what changes the state is one of
 `begin`, `open`, `tell` and `restart`.
@@ -26,7 +26,7 @@ from safedial.model.dial import real
 from safedial.model.namespace import Array
 from safedial.model.spec import SafetySpec
 from safedial.policies import table
-from safedial.policies.family import KNOWN, LEFT_OUT, LOST, THROTTLED, Asked, Bound, Family, Task, Told, plain
+from safedial.policies.policy import KNOWN, LEFT_OUT, LOST, THROTTLED, Asked, Bound, Policy, Task, Told, plain
 from safedial.rounds.decision import Decision, intensity_of, settings_of
 from safedial.rounds.learner import Learner, Residuals
 from safedial.rounds.outcome import Asked as Question
@@ -59,13 +59,13 @@ class Driver(Learner):
 
     reads_questions = True
 
-    def __init__(self, policy: Family) -> None:
+    def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.in_order, self.watches_itself = policy.in_order, not policy.counts
         self.stop_rules, self.awaits_all = policy.stop_rules, policy.zero_tells
         self.names_rounds = policy.names_rounds
         self.samples, self.starts = 0, None if policy.counts or not policy.counts_starts else 0
-        self._prepares, self._opens = type(policy).begin is not Family.begin, type(policy).open is not Family.open
+        self._prepares, self._opens = type(policy).begin is not Policy.begin, type(policy).open is not Policy.open
         """Whether decisions change its state: before they are made, and when they are. Outcomes always do."""
         self.kept_through = tuple(name for name in AMENDABLE if policy.keeps({name}))
 

@@ -37,7 +37,7 @@ from safedial.model.dose import BUILT_IN, GRID, Dose, DoseCurve, as_dose
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.noise_scale import NoiseScale
 from safedial.model.spec import SafetySpec
-from safedial.policies import Family, Policy, as_policy, make_policy
+from safedial.policies import Policy, as_policy, make_policy
 from safedial.policies.classes import FunctionClass
 
 
@@ -133,7 +133,7 @@ def named_policy(fields: Mapping[str, Any]) -> Policy:
 
 PARTS: dict[str, tuple[Any, Callable[[Mapping[str, Any]], Any]]] = {
     "spec": (SafetySpec, SafetySpec.from_dict),
-    "policy": ((Policy, Family), named_policy),
+    "policy": (Policy, named_policy),
     "dose": ((Dose, DoseCurve), Dose.from_dict),
     "dial": (Dial, lambda fields: _made("dial", Dial, fields)),
     "features": (Features, lambda fields: _made("features", Features, fields)),
@@ -172,7 +172,7 @@ def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
 def _plain_part(part: Any) -> dict[str, Any] | None:
     if part is None:
         return None
-    return {"name": part.name, **plain_options(part.options)} if isinstance(part, (Policy, Family)) else part.to_dict()
+    return {"name": part.name, **plain_options(part.options)} if isinstance(part, Policy) else part.to_dict()
 
 
 def _plain_option(value: Any) -> Any:

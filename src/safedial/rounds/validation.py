@@ -15,14 +15,14 @@ from safedial.model.dose import as_dose
 from safedial.model.namespace import Array
 from safedial.model.noise_scale import check_rises
 from safedial.model.spec import LARGEST, NUMBERS, SafetySpec
-from safedial.policies import Policy, check_proved
+from safedial.policies import check_proved
 from safedial.policies.estimates import dnrm2
-from safedial.policies.family import Task
+from safedial.policies.policy import Task
 from safedial.policies.supports import check_supported
 from safedial.rounds.decision import Decision
-from safedial.rounds.kinds import kind_of, split_rules
-from safedial.rounds.learner import Learner
+from safedial.rounds.kinds import split_rules
 from safedial.rounds.outcome import Asked
+from safedial.rounds.policy_learner import Driver
 from safedial.rounds.rules import Rules, by_rule, longest_context
 
 Result = TypeVar("Result")
@@ -56,11 +56,12 @@ def make_rules(
         require(features.dim == dim, "dim", dim, f"must equal the features' dimension, {features.dim}")
     curves = as_dose(dose)
     rule, spec = by_rule(policy, spec, int(dim))
-    learner = _learner_of(rule, spec)
+    check_supported(rule, Task(dim=1, spec=spec, dose=as_dose(None), live=True))
+    check_proved(rule, spec)
     is_identity = dial_.is_plain and curves.cost.name == "identity"
     between = _baseline_range(baseline_range)
-    rules = Rules(spec, rule, curves, dial_, int(dim), dial_.low, features, None, is_identity, between, learner)
-    rules = learner.started(split_rules(rules), start_action)
+    rules = Rules(spec, rule, curves, dial_, int(dim), dial_.low, features, None, is_identity, between, Driver(rule))
+    rules = rules.learner.started(split_rules(rules), start_action)
     given = rules.fallback_action if fallback_action is None else fallback_action
     return rules._replace(fallback_action=_fallback(dial_, given))
 
@@ -197,15 +198,6 @@ def in_row(row: int, check: Callable[..., Result], *arguments: Any) -> Result:
         return check(*arguments)
     except InvalidInput as error:
         raise InvalidInput(f"row {row}: {error}", error.code) from error
-
-
-def _learner_of(rule: Policy, spec: SafetySpec) -> type[Learner]:
-    """The class of a policy's learner, if they can run online under the spec."""
-    check_supported(rule, Task(dim=1, spec=spec, dose=as_dose(None), live=True))
-    learner = kind_of(rule, spec)
-    learner.check(rule, spec)
-    check_proved(rule, spec)
-    return learner
 
 
 def read_baseline(rules: Rules, baseline_cost: Any) -> float:

@@ -1,9 +1,9 @@
 """The claims that every policy must meet: each is a function that asserts of a policy what its name says.
 
 Claims in `CLAIMS` take the policy and its factory; those in `SPEC_CLAIMS` take the policy and each spec of `SPECS` in
-turn. Policies with the linear learner are tested on random predictions; policies with their own learner are tested in a
-simulation. A claim that does not apply to a policy raises `NotApplicable` with the reason. Only a policy that has a
-proof by its own account must keep a guarantee. The project's own policies are tested with the same list.
+turn. Policies over the linear estimate are tested on random predictions; others in a simulation. A claim that does not
+apply to a policy raises `NotApplicable` with the reason. Only a policy that has a proof by its own account must keep a
+guarantee. The project's own policies are tested with the same list.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from safedial.bounds.choice import Choice
 from safedial.bounds.estimate import Prediction
 from safedial.bounds.safe_set import safe_set
 from safedial.errors import InvalidInput
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import CONSTANTS, SafetySpec
-from safedial.policies import Family, Policy, guaranteed_risk
+from safedial.policies import Policy, guaranteed_risk
+from safedial.policies.linear import Linear
+from safedial.policies.policy import Asked
 from safedial.rounds.agent import Agent
 from safedial.simulation.linear_world import LinearWorld
 from safedial.simulation.loop import Round
@@ -105,27 +106,15 @@ def the_options_rebuild_the_policy(policy: Policy, factory: Callable[..., Policy
 def a_higher_baseline_cost_never_raises_the_dose(policy: Policy, factory: Any) -> None:
     spec = plain_spec()
 
-    def check_three(intensities: Any, certified: Any) -> None:
-        none, some, full = map(np.asarray, intensities)
+    def look(seen: Round) -> None:
+        asked = [seen.asked._replace(baseline=cost) for cost in (0.0, 0.3, 0.6)]
+        bounds = [seen.policy.bound(seen.state, each) for each in asked]
+        none, some, full = (np.asarray(seen.policy.choose(*pair)) for pair in zip(bounds, asked, strict=True))
         assert np.all(some <= none), "a dose that rises with the baseline"
         assert np.all(full == 0.0), "a dose where the baseline exceeds the threshold"
-        assert not np.any(certified), "certified where nothing can be"
+        assert not np.any(bounds[-1].certified), "certified where nothing can be"
 
-    def check(choice: Choice, seen: Any, number: float, coin: Any) -> None:
-        costs = (0.0, 0.3, 0.6)
-        three = [policy.decide(seen, spec, round=number, coin=coin, baseline_cost=cost) for cost in costs]
-        check_three([each.intensity for each in three], three[-1].safe.certified)
-
-    def check_round(seen: Round) -> None:
-        asked = [seen.prediction[0]._replace(baseline=cost) for cost in (0.0, 0.3, 0.6)]
-        bounds = [seen.policy.bound(seen.estimate, each) for each in asked]
-        chosen = [seen.policy.choose(*pair) for pair in zip(bounds, asked, strict=True)]
-        check_three(chosen, bounds[-1].certified)
-
-    if isinstance(policy, Family) and not policy.is_linear:
-        _watch(policy, spec, check_round)
-    else:
-        _each_choice(policy, spec, check)
+    _watch(policy, spec, look)
 
 
 def violations_stay_within_the_guaranteed_risk(policy: Policy, factory: Any) -> None:
@@ -137,7 +126,7 @@ def violations_stay_within_the_guaranteed_risk(policy: Policy, factory: Any) -> 
     guarantee = GUARANTEES[policy.guarantee]
     _must_guarantee(policy, guarantee.proved)
     risk = guaranteed_risk(policy, spec)
-    for contexts in ("iid", "adversarial") if guarantee.from_constants and _drawn(policy, 1) else ("iid",):
+    for contexts in ("iid", "adversarial") if guarantee.from_constants and isinstance(policy, Linear) else ("iid",):
         world = LinearWorld(dim=3, contexts=contexts)
         _must_be_proved(policy, world, spec)
         run = simulate(policy, world, spec, rounds=300, seeds=40)
@@ -147,21 +136,26 @@ def violations_stay_within_the_guaranteed_risk(policy: Policy, factory: Any) -> 
 
 
 def the_intensity_lies_between_0_and_the_safe_intensity(policy: Policy, spec: SafetySpec) -> None:
-    def check(choice: Choice, seen: Any, number: float, coin: Any) -> None:
-        intensity, safe = np.asarray(choice.intensity), np.asarray(choice.safe.intensity)
+    def check(given: Any, largest: Any) -> None:
+        intensity, safe = np.asarray(given), np.asarray(largest)
         assert np.all(intensity >= 0.0), "an intensity below 0"
         assert np.all(intensity <= safe), "an intensity above the safe one"
         assert np.all(safe <= 1.0), "a safe intensity above 1"
 
-    _each_choice(policy, spec, check)
+    if drawn := _drawn(policy, 400):
+        linear, seen, coin = drawn
+        found, given = linear.decide(seen, spec, Asked(None, seen.norm, 7.0, 0.0, coin))
+        check(given, found.largest)
+    else:
+        _watch(policy, spec, lambda seen: check(seen.given.intensity, seen.given.largest))
 
 
 def a_batch_equals_a_loop_of_floats(policy: Policy, spec: SafetySpec) -> None:
-    seen, coin = _must_be_drawn(policy, 60)
-    whole = np.asarray(policy.decide(seen, spec, round=3.0, coin=coin).intensity)
+    linear, seen, coin = _must_be_drawn(policy, 60)
+    whole = np.asarray(linear.decide(seen, spec, Asked(None, seen.norm, 3.0, 0.0, coin))[1])
     for index in range(60):
         alone = seen._replace(**{name: float(getattr(seen, name)[index]) for name in (*seen._fields[:6], *ENERGIES)})
-        single = policy.decide(alone, spec, round=3.0, coin=float(coin[index])).intensity
+        _, single = linear.decide(alone, spec, Asked(None, alone.norm, 3.0, 0.0, float(coin[index])))
         assert abs(single - whole[index]) <= 1e-12, f"{single} alone, {whole[index]} in a batch"
 
 
@@ -170,15 +164,15 @@ def no_dose_exceeds_what_a_known_cost_allows(policy: Policy, spec: SafetySpec) -
     baseline, in any round and with any amount of data.
     """
     _must_guarantee(policy, GUARANTEES[policy.guarantee].from_constants)
-    seen, coin = _must_be_drawn(policy, 200)
+    linear, seen, coin = _must_be_drawn(policy, 200)
     for rounds in (1.0, 2500.0, 1e6):
         known = seen._replace(width=0.0 * seen.width, informative_rounds=0.0 * seen.norm + rounds)
         cost = np.minimum(known.cost, spec.coefficient_bound * known.norm)
         for number in (1.0, 40.0, 1e6):
             for baseline in (0.0, 0.2):
-                choice = policy.decide(known, spec, round=number, coin=coin, baseline_cost=baseline)
+                _, given = linear.decide(known, spec, Asked(None, known.norm, number, baseline, coin))
                 limit = safe_set(cost, spec, round=number, baseline_cost=baseline).intensity
-                over = np.asarray(choice.intensity) > limit * (1.0 + 1e-12)
+                over = np.asarray(given) > limit * (1.0 + 1e-12)
                 where = f"round {number:g} with {rounds:g} informative rounds and baseline {baseline:g}"
                 assert not np.any(over), f"a dose above what the known cost allows, in {where}"
 
@@ -199,15 +193,15 @@ def without_data_no_dose_exceeds_what_the_norms_allow(policy: Policy, spec: Safe
     if drawn is None:
 
         def look(seen: Round) -> None:
-            check(seen.choice.intensity, np.sqrt(np.vecdot(seen.context, seen.context)))
+            check(seen.given.intensity, seen.asked.norm)
 
         _watch(policy, spec, look, world=world, rounds=1)
         return
-    seen, coin = drawn
+    linear, seen, coin = drawn
     nothing = 0.0 * seen.norm
     blank = Prediction(nothing, nothing, seen.norm / spec.ridge**0.5, seen.norm, nothing, nothing, seen.dim)
     blank = blank._replace(**dict.fromkeys(ENERGIES, nothing))
-    check(policy.decide(blank, spec, round=1.0, coin=coin).intensity, seen.norm)
+    check(linear.decide(blank, spec, Asked(None, seen.norm, 1.0, 0.0, coin))[1], seen.norm)
 
 
 def in_a_simulation_no_dose_exceeds_what_the_true_cost_allows(policy: Policy, spec: SafetySpec) -> None:
@@ -224,7 +218,7 @@ def in_a_simulation_no_dose_exceeds_what_the_true_cost_allows(policy: Policy, sp
     def look(seen: Round) -> None:
         mean = world.means(spec, seen.truth, seen.context)[1]
         limit = safe_set(mean, spec, round=float(seen.number), baseline_cost=world.baseline_cost).intensity
-        over[:] |= np.any(np.asarray(seen.choice.intensity) > limit * (1.0 + 1e-9), axis=0)
+        over[:] |= np.any(np.asarray(seen.given.intensity) > limit * (1.0 + 1e-9), axis=0)
 
     _watch(policy, spec, look, world=world, rounds=200, seeds=seeds)
     chance = binomtest(int(over.sum()), seeds, spec.estimation_risk, alternative="greater").pvalue
@@ -265,17 +259,6 @@ def predictions(number: int) -> tuple[Prediction, Any]:
     return seen._replace(**{name: rng.uniform(0, 40, number) for name in ENERGIES}), coins
 
 
-def _each_choice(policy: Policy, spec: SafetySpec, check: Callable[[Choice, Any, float, Any], None]) -> None:
-    """Call `check(choice, prediction, round, coin)` for random predictions or, if the policy has its own learner, for
-    each round of a simulation.
-    """
-    if drawn := _drawn(policy, 400):
-        seen, coin = drawn
-        check(policy.decide(seen, spec, round=7.0, coin=coin), seen, 7.0, coin)
-    else:
-        _watch(policy, spec, lambda seen: check(seen.choice, seen.prediction, float(seen.number), 0.5))
-
-
 def _watch(
     policy: Policy,
     spec: SafetySpec,
@@ -302,15 +285,18 @@ def _world(spec: SafetySpec, *, baseline_cost: float = 0.0) -> LinearWorld:
     return LinearWorld(dim=2, noise=noise, baseline_cost=baseline_cost)
 
 
-def _drawn(policy: Policy, number: int) -> tuple[Prediction, Any] | None:
-    """Random predictions and coins, or None for a policy that decides from something else than a linear prediction."""
-    return predictions(number) if policy.is_linear else None
+def _drawn(policy: Policy, number: int) -> tuple[Linear, Prediction, Any] | None:
+    """The policy with random predictions and coins; None for one that decides from something else."""
+    if not isinstance(policy, Linear):
+        return None
+    seen, coin = predictions(number)
+    return policy, seen, coin
 
 
-def _must_be_drawn(policy: Policy, number: int) -> tuple[Prediction, Any]:
+def _must_be_drawn(policy: Policy, number: int) -> tuple[Linear, Prediction, Any]:
     drawn = _drawn(policy, number)
     if drawn is None:
-        raise NotApplicable("it has its own learner, which is tested in simulations instead")
+        raise NotApplicable("it keeps no linear estimate; simulations test it instead")
     return drawn
 
 
@@ -373,7 +359,7 @@ def check_policy(factory: Callable[..., Policy], *, quiet: bool = False) -> Repo
     hp_ucb: 42 checks ran, 0 failed.
     """
     policy = factory() if callable(factory) else None
-    if not isinstance(policy, (Policy, Family)):
+    if not isinstance(policy, Policy):
         raise InvalidInput(f"factory = {factory!r}: must be a function that returns a Policy")
     ran, failures, silent = 0, {}, {}
     for name, check in _checks(policy, factory):

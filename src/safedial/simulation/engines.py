@@ -8,7 +8,7 @@ from typing import Any
 
 from safedial.errors import InvalidInput, import_extra, require
 from safedial.model.spec import check_grids
-from safedial.policies import Family, Policy
+from safedial.policies import Policy
 from safedial.simulation.loop import Batch, Setting
 
 ENGINES = ("numpy", "jax", "auto")
@@ -19,10 +19,6 @@ USUAL: dict[str, Any] = {"engine": "numpy", "device": None, "draws": "numpy", "d
 
 WORTHWHILE = 5.0
 """Seconds that the NumPy engine would need, from which on compiling pays."""
-
-QUANTILES = "needs quantiles of Student's t, which JAX does not have"
-UNCOMPILED = {"hp_student": QUANTILES}
-"""Why engine 'jax' cannot play a policy of the package."""
 
 
 def start_batch(engine: str, setting: Setting, *, device: str | None, draws: str, dtype: str) -> Batch:
@@ -39,9 +35,8 @@ def start_batch(engine: str, setting: Setting, *, device: str | None, draws: str
     from safedial.simulation.jax_engine import JaxBatch
 
     try:
-        if isinstance(setting.policy, Family):
-            rule = f"{setting.policy.name} {setting.policy.uncompiled}"
-            require(not setting.policy.uncompiled, "engine", "jax", rule, "use engine 'numpy'")
+        rule = f"{setting.policy.name} {setting.policy.uncompiled}"
+        require(not setting.policy.uncompiled, "engine", "jax", rule, "use engine 'numpy'")
         return JaxBatch(setting, device=device, draws=draws, dtype=dtype)
     except InvalidInput:
         if engine == "jax" or not plain:

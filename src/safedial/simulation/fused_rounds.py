@@ -1,4 +1,4 @@
-"""The linear learner as sums of products, for compiled programs: with seeds on the last axis, or on the first.
+"""The linear estimate as sums of products, for compiled programs: with seeds on the last axis, or on the first.
 
 With seeds last, contexts are (d, ...) and Σ⁻¹ is (d, d, ...). Sums over d are then sums of whole vectors of seeds,
 which a compiler turns into vector instructions; many small matrix products it does not. A GPU's kernel has seeds first,
@@ -20,6 +20,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -30,15 +31,25 @@ from jax.experimental import pallas
 from safedial.bounds.estimate import Dual, Estimate, Prediction
 from safedial.bounds.radii import LEAST, multipliers
 from safedial.model.spec import SafetySpec
-from safedial.policies.estimates import Learner
+from safedial.policies.linear import LinearState
 from safedial.simulation.jax_device import triton
 from safedial.simulation.rule import Rule, with_numbers
 from safedial.simulation.world import Exposure
 
 
-def linear(dim: int, *, seeds_last: bool) -> Learner:
-    """The learner of `bounds.estimate` in either layout. Products with Σ⁻¹, which is symmetric, are sums over its first
-    axis, so that a GPU's thread adds numbers of its own.
+class Layout(NamedTuple):
+    """An arithmetic of the linear policies (`policies.estimates`) in another layout, and the norm of contexts there."""
+
+    norm: Callable[[Any], Any]
+    init: Any
+    predict: Any
+    update: Any
+    one_lane = False
+
+
+def linear(dim: int, *, seeds_last: bool) -> Layout:
+    """`bounds.estimate` in either layout. Products with Σ⁻¹, which is symmetric, are sums over its first axis, so that
+    a GPU's thread adds numbers of its own.
     """
     over, across = (0, 0) if seeds_last else (-1, -2)
 
@@ -59,8 +70,9 @@ def linear(dim: int, *, seeds_last: bool) -> Learner:
     def dot(left: Any, right: Any) -> Any:
         return jnp.sum(left * right, axis=over)
 
-    def predict(state: Estimate, context: Any) -> Prediction:
-        return _seen(dot, state, context, jnp.sum(state.inverse * column(context), axis=across), dim)
+    def predict(state: Estimate, context: Any, norm: Any) -> Prediction:
+        direction = jnp.sum(state.inverse * column(context), axis=across)
+        return _seen(dot, state, context, norm, direction=direction, dim=dim)
 
     def update(state: Estimate, seen: Prediction, reward: Any, cost: Any, weight: Any) -> Estimate:
         squared = seen.width * seen.width
@@ -73,16 +85,20 @@ def linear(dim: int, *, seeds_last: bool) -> Learner:
             state.informative_rounds + jnp.where(weight > 0.0, 1.0, 0.0),
         )
 
-    return Learner(init, predict, update)
+    return Layout(partial(_norm, dot), init, predict, update)
 
 
-def _seen(dot: Callable[[Any, Any], Any], state: Estimate, context: Any, direction: Any, dim: int) -> Prediction:
+def _norm(dot: Callable[[Any, Any], Any], context: Any) -> Any:
+    return jnp.sqrt(dot(context, context))
+
+
+def _seen(dot: Any, state: Estimate, context: Any, norm: Any, *, direction: Any, dim: int) -> Prediction:
     """The prediction in any layout, from its inner product and from Σ⁻¹x."""
     return Prediction(
         reward=dot(context, state.reward_coef),
         cost=dot(context, state.cost_coef),
         width=jnp.sqrt(jnp.maximum(dot(context, direction), 0.0)),
-        norm=jnp.sqrt(dot(context, context)),
+        norm=norm,
         log_det=state.log_det,
         informative_rounds=state.informative_rounds,
         dim=dim,
@@ -95,17 +111,17 @@ def packed_place(i: int, j: int) -> int:
     return max(i, j) * (max(i, j) + 1) // 2 + min(i, j)
 
 
-def packed(dim: int) -> Learner:
-    """The learner of `bounds.estimate` for a context of d arrays, and an `Estimate` of tuples of them: of Σ⁻¹ the d(d +
-    1)/2 below and on its diagonal, by rows. It begins from an estimate in another layout.
+def packed(dim: int) -> Layout:
+    """`bounds.estimate` for a context of d arrays, and an `Estimate` of tuples of them: of Σ⁻¹ the d(d + 1)/2 below and
+    on its diagonal, by rows. It begins from an estimate in another layout.
     """
 
     def dot(left: Any, right: Any) -> Any:
         return functools.reduce(operator.add, map(operator.mul, left, right))
 
-    def predict(state: Estimate, context: Any) -> Prediction:
+    def predict(state: Estimate, context: Any, norm: Any) -> Prediction:
         rows = ((state.inverse[packed_place(i, j)] for j in range(dim)) for i in range(dim))
-        return _seen(dot, state, context, tuple(dot(row, context) for row in rows), dim)
+        return _seen(dot, state, context, norm, direction=tuple(dot(row, context) for row in rows), dim=dim)
 
     def update(state: Estimate, seen: Prediction, reward: Any, cost: Any, weight: Any) -> Estimate:
         growth = weight * seen.width * seen.width
@@ -123,7 +139,7 @@ def packed(dim: int) -> Learner:
             state.informative_rounds + jnp.where(weight > 0.0, 1.0, 0.0),
         )
 
-    return Learner(None, predict, update)
+    return Layout(partial(_norm, dot), None, predict, update)
 
 
 class Solved(NamedTuple):
@@ -135,8 +151,8 @@ class Solved(NamedTuple):
     back: Any
 
 
-def self_normalised(dim: int, spec: SafetySpec) -> Learner:
-    """The learner of the radius `self-normalised` (`bounds.radii`), seeds last.
+def self_normalised(dim: int, spec: SafetySpec) -> Layout:
+    """The estimate with what is solved for the radius `self-normalised` (`bounds.radii`), seeds last.
 
     D = GΣ⁻¹G + aI = Σ − 2λI + λ²Σ⁻¹ + aI, and a round adds ωxxᵀ to Σ and takes a multiple of uuᵀ, u = Σ⁻¹x, from Σ⁻¹.
     So it changes D by two matrices of rank one, and D⁻¹ and D⁻¹μ̂ follow by Sherman and Morrison's formula, where
@@ -165,8 +181,8 @@ def self_normalised(dim: int, spec: SafetySpec) -> Learner:
         forward = times(state.solved, context)
         return forward, times(state.estimate.inverse, forward[:, None])
 
-    def predict(state: Solved, context: Any) -> Prediction:
-        now, seen = state.estimate, plain.predict(state.estimate, context)
+    def predict(state: Solved, context: Any, norm: Any) -> Prediction:
+        now, seen = state.estimate, plain.predict(state.estimate, context, norm)
         volume = spec.cost_noise**2 * (seen.log_det + 2.0 * spec.log_inverse_risk)
         forward, turned = directions(state, context)
         width = jnp.sqrt(jnp.maximum(along(forward, context), 0.0))
@@ -200,11 +216,11 @@ def self_normalised(dim: int, spec: SafetySpec) -> Learner:
             back + moved[:, None] * backward,
         )
 
-    return Learner(init, predict, update)
+    return Layout(plain.norm, init, predict, update)
 
 
-def in_layout(radius: Any, dim: int, spec: SafetySpec) -> Learner:
-    """The learner of a scan with seeds last."""
+def in_layout(radius: Any, dim: int, spec: SafetySpec) -> Layout:
+    """The layout of a scan with seeds last."""
     return self_normalised(dim, spec) if radius == "self-normalised" else linear(dim, seeds_last=True)
 
 
@@ -226,7 +242,7 @@ class Form(NamedTuple):
     """Seeds of a warp."""
     wide: int
     """d, filled up."""
-    learner: Any
+    layout: Layout
     axis: int
     """Of the seeds in the arrays outside the kernel: the first or the last."""
     load: Any
@@ -264,8 +280,8 @@ def _shared(dim: int) -> Form:
     def load(refs: Any) -> Estimate:
         return Estimate(*(ref[...] for ref in refs))
 
-    learner, entries = linear(dim, seeds_last=False), 1024 if wide <= 16 else 2048  # of Σ⁻¹ in a warp, the fastest
-    return Form(max(1, entries // wide**2), wide, learner, 0, load, store, lambda ref, at: ref[at, :, :])
+    layout, entries = linear(dim, seeds_last=False), 1024 if wide <= 16 else 2048  # of Σ⁻¹ in a warp, the fastest
+    return Form(max(1, entries // wide**2), wide, layout, 0, load, store, lambda ref, at: ref[at, :, :])
 
 
 def play(rule: Rule, state: Estimate, chunk: Any, passed: Any, *, interpret: bool = False) -> Any:
@@ -277,25 +293,26 @@ def play(rule: Rule, state: Estimate, chunk: Any, passed: Any, *, interpret: boo
     dim, dtype, rounds, seeds = rule.world.dim, state.inverse.dtype, len(numbers), state.log_det.shape[-1]
     registers = dtype.itemsize // 4 * (dim * (dim + 1) // 2 + 3 * dim)
     form = _lanes(dim) if seeds >= MANY and registers <= REGISTERS else _shared(dim)
-    rule = rule._replace(learner=form.learner, batch=form.block)
+    rule = rule._replace(batch=form.block)
     names, missing = tuple(name for name in given if name != "context"), -seeds % form.block
 
     def kernel(fixed: tuple[Any, Any], before: Any, shown: dict[str, Any], after: Any, told: Any) -> None:
         values, contexts = fixed
         held = [values[place] for place in range(len(scalars))]
-        first, known = held[0], with_numbers(rule, jax.tree.unflatten(form_of_passed, held[1:]))
+        first, known = held[0], with_numbers(rule, jax.tree.unflatten(form_of_passed, held[1:]), lambda _: form.layout)
 
         def body(index: Any, state: Estimate) -> Estimate:
             index = jnp.asarray(index, jnp.int32)
             here = {name: shown[name][index, :] for name in names} | {"context": form.context(contexts, index)}
             now = Exposure(**{name: here.get(name, 0.0) for name in Exposure._fields})
             coin, number = here.get("coin", 0.0), first + index.astype(dtype)
-            prediction, choice = known.decide(state, number, now, coin)
-            learned, step = known.learn(state, now, prediction, choice, coin)
+            learning = LinearState(state)
+            decided = known.decide(learning, number, now, coin)
+            step, intensity = known.learn(learning, 0, now, decided), decided[2].intensity
             flags = sum(jnp.where(flag, float(1 << place), 0.0) for place, flag in enumerate(step[2:]))
-            told[index, 0, :] = choice.intensity.astype(dtype)
-            told[index, 1, :] = (flags + 0.0 * choice.intensity).astype(dtype)
-            return jax.tree.map(lambda part: part.astype(dtype), learned)
+            told[index, 0, :] = intensity.astype(dtype)
+            told[index, 1, :] = (flags + 0.0 * intensity).astype(dtype)
+            return jax.tree.map(lambda part: part.astype(dtype), learning.sums)
 
         form.store(after, lax.fori_loop(0, rounds, body, form.load(before)))
 

@@ -85,9 +85,7 @@ def _stream(rounds: Rounds, plan: Any, forms: tuple[str, ...]) -> tuple[Trace, t
     curves = None
     if not rounds.dose.is_identity:
         curves = (rounds.dose.cost.action, rounds.dose.reward.effect, rounds.dose.cost.effect)
-    rules = [
-        programs.Rule(rounds.policy.decide, rounds.policy.learns, spec, rounds.dim, curves, names) for spec in learning
-    ]
+    rules = [programs.Rule(rounds.policy, spec, rounds.dim, curves, names) for spec in learning]
     block = plan.block
     blocks = max(1, min(CHUNK_BYTES // (block * rounds.dim * rounds.dtype.itemsize), -(-rounds.number // block)))
     steps, form = _compile(rules, plan, blocks, forms)

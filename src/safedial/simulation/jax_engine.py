@@ -28,10 +28,8 @@ from safedial.errors import InvalidInput, import_extra, require
 from safedial.model.namespace import is_zero
 from safedial.model.noise_scale import NoiseScale
 from safedial.model.spec import NUMBERS, SafetySpec
-from safedial.policies import FACTORIES, POLICIES, Family, make_policy
 from safedial.policies.estimates import needs_more
 from safedial.simulation import counter, jax_rounds
-from safedial.simulation.engines import UNCOMPILED
 from safedial.simulation.fused_rounds import in_layout
 from safedial.simulation.jax_device import device_named, x64
 from safedial.simulation.jax_rounds import Plan, play
@@ -96,13 +94,12 @@ class JaxBatch(Batch):
         self._refuse()
         rows, on_gpu, seeds = len(self.totals["regret"]), self.device.platform != "cpu", len(self.seeds)
         policy, stated = self.policy, self.rule.stated
-        linear = policy.is_linear  # the other layouts are of this estimate
         radius = policy.options.get("radius")
-        plain = linear and not needs_more(radius, stated)
+        plain = not needs_more(radius, stated)
         odd = self.world.adversarial or stated.noise_scale is not None or stated.margin != "subgaussian"
         fits = plain and rows == 1 and self.world.dim <= KERNEL and not odd
         if self.form == "auto":
-            solved = linear and radius == "self-normalised" and not stated.learns_noise
+            solved = radius == "self-normalised" and not stated.learns_noise
             self.form = "kernel" if fits and on_gpu else "scan" if plain or solved else "general"
         self.size, scan = seeds, self.form == "scan"
         if scan and not on_gpu:
@@ -110,7 +107,7 @@ class JaxBatch(Batch):
             blocks = -(-seeds * matrices * 8 * self.world.dim**2 // CACHE)
             self.size = min(seeds, VECTOR * -(-seeds // (blocks * VECTOR)))
         with self._session():
-            made = super().start() if self.form == "general" else None
+            made = super().start().sums if self.form == "general" else None
             if made is None:
                 init = in_layout(radius, self.world.dim, stated).init if scan else partial(estimate.init, xp=jnp)
                 made = init(self.world.dim, ridge=stated.ridge, batch=(self.batch, self.size))
@@ -143,17 +140,13 @@ class JaxBatch(Batch):
 
     def _refuse(self) -> None:
         """Refuse what a compiled program cannot do."""
-        watched, spec, name = self.setting.observe, self.spec, self.policy.name
-        require(name not in UNCOMPILED, "policy", name, UNCOMPILED.get(name, "is compiled"), WAY_OUT)
+        watched, spec = self.setting.observe, self.spec
         require(watched is None, "observe", watched, "is not for engine 'jax', which does not stop to call", WAY_OUT)
         require(spec.costs is None, "costs", list(spec.costs or ()), "are not for engine 'jax'", WAY_OUT)
         rule = "keeps every round and looks back at them, which engine 'jax' cannot"
         require(not self.rule.stated.learns_noise, "margin", spec.margin, rule, WAY_OUT)
         rule, scale = "of your own are checked in each round, which engine 'jax' cannot", spec.noise_scale
         require(scale is None or not scale.is_own, "noise_scale", scale, rule, WAY_OUT)
-        drawing = [part for part in ("predict", "update") if "rngs" in getattr(self.rule.asked, part)]
-        rule = f"draws from rngs in {' and '.join(drawing)}, which engine 'jax' would do once instead of in each round"
-        require(not drawing, "policy", name, rule, f"{WAY_OUT}, or draw from the round's `coin`")
         own, contexts = self.world.is_own and self.world.adversarial, self.world.contexts
         require(not own, "contexts", contexts, "of your own are not for it", WAY_OUT)
 
@@ -228,8 +221,7 @@ class JaxBatch(Batch):
         """What is 0 in every round, or not needed, and so is left out."""
         streams = ((stream, stream.replace("sensor", "sensor_noise")) for stream in NOISY)
         silent = {stream for stream, name in streams if is_zero(getattr(self.spec, name))}
-        asked = self.rule.asked
-        coin = set() if self.policy.randomised or "coin" in (*asked.predict, *asked.update) else {"coin"}
+        coin = set() if self.policy.randomised else {"coin"}
         sent = {"reward_mean", "cost_mean"} if self.world.adversarial else set()
         scale = set() if isinstance(self.world, DataWorld) and self.world.scaled else {"noise_scale"}
         return silent | coin | sent | scale | {"reward_intensity", "cost_intensity"}
@@ -324,18 +316,8 @@ def _compiled(rule: Rule, plan: Plan, arguments: tuple[Any, ...]) -> Program:
 
 def _known(rule: Rule) -> bool:
     """Whether names and options determine the rule: nothing in it is the user's own."""
-    policy = rule.policy
-    if (
-        rule.world.is_own
-        or policy.name not in POLICIES
-        or policy.own_parts
-        or any(curve.is_own for curve in (rule.dose.reward, rule.dose.cost))
-    ):
-        return False
-    if isinstance(policy, Family):
-        return type(policy) is FACTORIES[policy.name]
-    plain: Any = make_policy(policy.name, **policy.options).decide
-    return getattr(policy.decide, "__code__", None) is plain.__code__
+    own = rule.world.is_own or any(curve.is_own for curve in (rule.dose.reward, rule.dose.cost))
+    return not (own or rule.policy.is_own)
 
 
 def _exactly(value: Any) -> Any:

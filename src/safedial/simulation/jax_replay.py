@@ -42,6 +42,8 @@ from jax import lax
 
 from safedial.bounds.estimate import Prediction, sample_weight
 from safedial.model.spec import SafetySpec
+from safedial.policies.linear import Linear
+from safedial.policies.policy import Asked
 from safedial.simulation.jax_device import triton
 
 TRACE = (
@@ -68,8 +70,7 @@ ROWS = 16
 class Rule(NamedTuple):
     """Everything that a compiled program depends on; hashable."""
 
-    decide: Callable[..., Any]
-    learns: bool
+    policy: Linear
     spec: SafetySpec
     dim: int
     curves: tuple[Callable[[Any], Any], ...] | None
@@ -79,26 +80,27 @@ class Rule(NamedTuple):
 
 
 def learned(rule: Rule, prediction: Prediction, given: dict[str, Any], number: Any) -> tuple[Any, Any, Any, Any]:
-    """(choice, weight, R/g, C/g) of one round."""
+    """((bound, intensity), weight, R/g, C/g) of one round."""
     nothing = 0.0 * given["seen"]
     coin, baseline = given.get("coins", nothing), given.get("baseline_cost", nothing)
-    choice = rule.decide(prediction, rule.spec, round=number, coin=coin, baseline_cost=baseline)
-    reward_intensity = cost_intensity = choice.intensity
+    decided = rule.policy.decide(prediction, rule.spec, Asked(None, prediction.norm, number, baseline, coin))
+    found, chosen = decided
+    reward_intensity = cost_intensity = chosen
     if rule.curves is not None:
         action_of, reward_effect, cost_effect = rule.curves
-        action = action_of(choice.intensity)
+        action = action_of(chosen)
         reward_intensity, cost_intensity = reward_effect(action), cost_effect(action)
-    if not rule.learns:
-        return choice, nothing, given["rewards"], given["costs"]
+    if not rule.policy.learns:
+        return decided, nothing, given["rewards"], given["costs"]
     weight = sample_weight(rule.spec, reward_intensity, cost_intensity) * given["seen"]
-    if choice.learn is not True:
-        weight = jnp.where(choice.learn, weight, nothing)
+    if found.teaches is not True:
+        weight = jnp.where(found.teaches, weight, nothing)
     reward, cost = given["rewards"], given["costs"]
     if "reward_sensor" in given:
         reward = reward + given["reward_sensor"] / jnp.where(weight > 0.0, reward_intensity, 1.0)
     if "cost_sensor" in given:
         cost = cost + given["cost_sensor"] / jnp.where(weight > 0.0, cost_intensity, 1.0)
-    return choice, weight, reward, cost
+    return decided, weight, reward, cost
 
 
 def _sequence(rule: Rule, table: tuple[Any, Any, Any], start: tuple[Any, Any, Any], *, read: Any, emit: Any) -> Any:
@@ -123,13 +125,13 @@ def _sequence(rule: Rule, table: tuple[Any, Any, Any], start: tuple[Any, Any, An
         given = {name: read(number, index) for number, name in enumerate(rule.names)}
         width = jnp.sqrt(squared)
         prediction = Prediction(reward, cost, width, given["norm"], log_det, count, rule.dim)
-        choice, weight, *targets = learned(rule, prediction, given, first + index.astype(dtype) + 1.0)
+        (found, intensity), weight, *targets = learned(rule, prediction, given, first + index.astype(dtype) + 1.0)
         gain = (weight / (1.0 + weight * squared)).astype(dtype)
         growth = jnp.log1p(weight * squared).astype(dtype)
         steps = [gain * (target - mean) for target, mean in zip(targets, (reward, cost), strict=True)]
         seen = (reward, cost, width, log_det, count)
-        certified = jnp.where(choice.safe.certified, one, zero)
-        chosen = (choice.intensity, choice.reward_index + zero, choice.bounds.cost_upper, certified)
+        certified = jnp.where(found.certified, one, zero)
+        chosen = (intensity, found.index + zero, found.numbers["cost_upper"], certified)
         record = emit(record, index, [value.astype(dtype) for value in (gain, *steps, *seen, *chosen, growth)])
         after = jnp.where(place > index, gain * row, zero)[:, None]
         moved = (old + step * row for old, step in zip(vectors[1:], steps, strict=True))

@@ -1,28 +1,27 @@
-"""The rounds of a chunk as a compiled scan, one after the other: with seeds on the last axis, or of any learner.
+"""The rounds of a chunk as a compiled scan, one after the other: with seeds on the last axis, or on the first.
 
 A chunk of rounds as one program of arrays, which `jax_engine` compiles: draw, play and score.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from safedial.bounds.estimate import Estimate
+from safedial.policies.linear import LinearState
 from safedial.simulation import counter
 from safedial.simulation.fused_rounds import in_layout
-from safedial.simulation.rule import CURVES, Rule, Step, all_finite, check_choice, sent_context, with_numbers
+from safedial.simulation.rule import CURVES, Rule, Step, all_finite, check_given, sent_context, with_numbers
 from safedial.simulation.world import Exposure
 
 
 def play_scanned(rule: Rule, state: Any, rounds: Any, shape: Any, truth: Any, *, scan: bool) -> tuple[Any, Any, Any]:
     """(state, intensities and flags, an adversary's contexts and their means) of a chunk; `scan`: with seeds last."""
     numbers, given = rounds
-    if scan:
-        rule = rule._replace(learner=in_layout(rule.policy.options.get("radius"), rule.world.dim, rule.stated))
     adversarial = rule.world.adversarial
 
     def advance(state: Any, given: Any) -> tuple[Any, Any]:
@@ -32,12 +31,14 @@ def play_scanned(rule: Rule, state: Any, rounds: Any, shape: Any, truth: Any, *,
         if scan and adversarial:
             given = given | {"context": jnp.moveaxis(given["context"], -1, 0)}
         now, coin = Exposure(**{name: given.get(name, 0.0) for name in Exposure._fields}), given.get("coin", 0.0)
-        prediction, choice = rule.decide(state, number, now, coin)
-        check_choice(rule.policy, choice, shape)
-        state, step = rule.learn(state, now, prediction, choice, coin)
+        learning = LinearState(state)
+        decided = rule.decide(learning, number, now, coin)
+        check_given(rule.policy, decided[2], shape)
+        step = rule.learn(learning, 0, now, decided)
         flags = sum((1 << place) * part for place, part in enumerate(step[2:]))
         # One array comes out of a round: for one seed, every further one would take as long as the round itself.
-        return state, (jnp.stack([jnp.broadcast_to(part, shape) for part in (choice.intensity, flags)]), sent)
+        told = jnp.stack([jnp.broadcast_to(part, shape) for part in (decided[2].intensity, flags)])
+        return learning.sums, (told, sent)
 
     if scan and not adversarial:
         given = given | {"context": jnp.moveaxis(given["context"], -1, 1)}
@@ -47,7 +48,7 @@ def play_scanned(rule: Rule, state: Any, rounds: Any, shape: Any, truth: Any, *,
 
 def _sent(rule: Rule, state: Any, candidates: Any, truth: Any, *, scan: bool) -> dict[str, Any]:
     """The adversary's context of a round, (rows, seeds, d), and its means."""
-    now: Estimate = getattr(state, "estimate", state)
+    now: Any = getattr(state, "estimate", state)
     if scan:
         turned = {name: jnp.moveaxis(getattr(now, name), 0, -1) for name in ("reward_coef", "cost_coef")}
         now = now._replace(inverse=jnp.moveaxis(now.inverse, (0, 1), (-2, -1)), **turned)
@@ -69,7 +70,7 @@ class Plan(NamedTuple):
     counter: bool
     dtype: str
     form: str
-    """"scan" with seeds on the last axis, "general" for other learners, or "kernel", on a GPU, and "interpret", which
+    """"scan" with seeds on the last axis, "general" with them in front, or "kernel", on a GPU, and "interpret", which
     runs the kernel's code without one.
     """
     record: bool
@@ -84,7 +85,8 @@ def play(rule: Rule, plan: Plan, carry: Any, fixed: dict[str, Any], chunk: Any) 
     passed = fixed["numbers"] if plan.form in PASSED else ({}, {}, {})
     scale = {name: part for name, part in (shown or {}).items() if name == "noise_scale"}  # NumPy looked it up
     given: Any = {name: part for name, part in (shown or {}).items() if name not in scale}
-    rule = with_numbers(rule, (*passed[:2], passed[2] | scale))
+    layout = partial(in_layout, rule.policy.options.get("radius"), rule.world.dim) if scan else None
+    rule = with_numbers(rule, (*passed[:2], passed[2] | scale), layout)
     spec = rule.spec
     if scan and not (plan.counter or rule.world.adversarial):
         given = given | {"context": jnp.moveaxis(given["context"], 1, -1)}

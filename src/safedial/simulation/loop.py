@@ -16,24 +16,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.bounds.choice import Choice, check_intensities
+from safedial.bounds.choice import check_intensities
 from safedial.errors import require
 from safedial.model.dose import Dose
 from safedial.model.noise_scale import check_rises
 from safedial.model.spec import SafetySpec, as_columns, check_grids
-from safedial.policies import Family, Policy, learner_of, rows_learn_alike
-from safedial.policies.estimates import Tight
-from safedial.policies.family import Task
-from safedial.policies.several_costs import with_costs
+from safedial.policies import Policy, rows_learn_alike
+from safedial.policies.policy import Asked, Bound, Task
 from safedial.simulation.rule import (
     CURVES,
     TOTALS,
-    FamilyRule,
+    Given,
     Rule,
     Step,
     all_finite,
-    bound,
-    check_choice,
+    check_given,
     checked_means,
     sent_context,
 )
@@ -41,17 +38,18 @@ from safedial.simulation.world import NOISY, Array, Draws, Exposure, Outcome, Wo
 
 
 class Round(NamedTuple):
-    """What an `observe` callback sees, before the round's update. `prediction` is (asked, bound), and `estimate` the
-    state, of a policy with a state of its own (`policies.family`).
+    """What an `observe` callback sees of a round, before its outcome: the policy with its state, what it was asked, its
+    bound and what it gives.
     """
 
     number: int
     context: Array
-    estimate: Any
-    prediction: Any
-    choice: Choice
+    state: Any
+    asked: Asked
+    bound: Bound
+    given: Given
     truth: Any
-    policy: Any
+    policy: Policy
 
 
 class Played(NamedTuple):
@@ -89,36 +87,22 @@ class Batch:
         world = setting.world.under(spec)
         self.world, self.spec, self.dose = world, as_columns(spec), dose
         stated = as_columns(setting.stated or spec)
-        self.policy = policy = with_costs(setting.policy, stated)
         self.truth: Any = self.draw_truth()
         rows = check_grids(spec, several=True)
-        alike = world.proportional and rows_learn_alike(policy, spec, dose, world.baseline_cost)
+        alike = world.proportional and rows_learn_alike(setting.policy, spec, dose, world.baseline_cost)
         self.batch = 1 if alike else rows
-        parts: Any = None, None
-        if isinstance(policy, Family):
-            task = Task(dim=world.dim, spec=stated, dose=dose, seeds=tuple(self.seeds), world=world.facts)
-            self.policy = policy = policy.on(task)
-        if not self.in_place:
-            parts = bound(learner_of(policy, stated), stated, self.seeds)
-        kind: Any = FamilyRule if self.in_place else Rule
-        self.rule = kind(policy, world, self.spec, dose, *parts, self.batch, stated)
+        task = Task(dim=world.dim, spec=stated, dose=dose, seeds=tuple(self.seeds), world=world.facts)
+        self.policy = setting.policy.on(task)
+        self.rule = Rule(self.policy, world, self.spec, dose, self.batch, stated)
         self.checkpoints = np.unique(np.linspace(0, setting.rounds, setting.points + 1).round().astype(np.int64))[1:]
         self.totals = {name: np.zeros((rows, len(self.seeds))) for name in TOTALS}
         self.curves: dict[str, list[Array]] = {name: [] for name in CURVES}
         self.drawn = 0
         self.state = self.start()
 
-    @property
-    def in_place(self) -> bool:
-        """Whether the policy's state changes in place; that of a pure rule is handed on from round to round."""
-        return isinstance(self.policy, Family) and bool(self.policy.uncompiled)
-
     def start(self) -> Any:
-        """The learner's state before the first round."""
-        policy: Any = self.policy
-        if self.in_place:
-            return policy.init((self.batch, len(self.seeds)), watch=policy.watches_lanes)
-        return self.rule.learner.init(self.world.dim, ridge=self.rule.stated.ridge, batch=(self.batch, len(self.seeds)))
+        """The policy's state before the first round."""
+        return self.policy.init((self.batch, len(self.seeds)), watch=self.policy.watches_lanes)
 
     def draw_truth(self) -> Any:
         self.rngs = generators(self.seeds)
@@ -160,15 +144,15 @@ class Batch:
             coin, number = draws.coin[index], done + index + 1
             if self.world.adversarial:
                 self._send(now, draws.context[index])
-            prediction, choice = self.rule.decide(self.state, number, now, coin)
+            decided = self.rule.decide(self.state, float(number), now, coin)
+            intensity = decided[2].intensity
             if number == 1:
-                check_choice(self.policy, choice, shape[1:])
-                check_intensities(self.policy.name, np.min(choice.intensity), np.max(choice.intensity))
+                check_given(self.policy, decided[2], shape[1:])
+                check_intensities(self.policy.name, np.min(intensity), np.max(intensity))
             if self.setting.observe:
-                seen = (number, now.context, self.state, prediction, choice, self.truth, self.policy)
-                self.setting.observe(Round(*seen))
-            chosen[index] = choice.intensity
-            self.state, step = self.rule.learn(self.state, now, prediction, choice, coin)
+                self.setting.observe(Round(number, now.context, self.state, *decided, self.truth, self.policy))
+            chosen[index] = intensity
+            step = self.rule.learn(self.state, number - 1, now, decided)
             for whole, part in zip(told, step, strict=True):
                 whole[index] = part
         check_intensities(self.policy.name, chosen.min(), chosen.max())
@@ -192,8 +176,7 @@ class Batch:
 
     def _send(self, now: Exposure, candidates: Array) -> None:
         """The adversary's context in a round, and its means."""
-        state = self.state.estimate if isinstance(self.state, Tight) else self.state
-        now.context[:] = sent_context(self.rule, state, candidates, self.truth)
+        now.context[:] = sent_context(self.rule, self.state.sums, candidates, self.truth)
         check_rises(self.spec.noise_scale, now.context)
         means = self.world.means(self.spec, self.truth, now.context)
         now.reward_mean[:], now.cost_mean[:] = checked_means(self.world, means, now.cost_mean.shape)
@@ -224,8 +207,7 @@ class Batch:
 
     def results(self) -> dict[str, Any]:
         shape = self.totals["regret"].shape
-        policy: Any = self.policy
-        found = policy.evidence(self.state).values() if self.in_place else ()
+        found = self.policy.evidence(self.state).values()
         alarmed = np.any([np.broadcast_to(each.crossed, shape) for each in found], axis=0) if found else False
         return {
             **self.totals,

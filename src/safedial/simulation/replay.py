@@ -24,7 +24,7 @@ from safedial.bounds.estimate import Estimate
 from safedial.errors import is_whole, require
 from safedial.model.dose import Dose, DoseCurve
 from safedial.model.spec import SafetySpec
-from safedial.policies import Family, Policy
+from safedial.policies import Policy
 from safedial.simulation import blocked, rank_one, reference
 from safedial.simulation.replay_arguments import (
     Replay,
@@ -76,7 +76,7 @@ ENGINES = {
 
 
 def replay(
-    policy: str | Policy | Family,
+    policy: str | Policy,
     contexts: Any,
     rewards: Any,
     costs: Any,
@@ -186,9 +186,9 @@ def _replay_cpu(engine: Engine, rounds: Rounds, block: int) -> tuple[Trace, tupl
     for start in range(0, rounds.number, block):
         rows, norms = read_block(rounds, start, min(start + block, rounds.number))
         for number, (state, spec) in enumerate(zip(states, learning, strict=True)):
-            turn, predictions, choices = make_turn(rounds, spec, start, norms, energies[number])
+            turn, predictions, decided = make_turn(rounds, spec, start, norms, energies[number])
             engine.advance(state, rows, turn)
-            write_row(trace, number, start, predictions, choices)
+            write_row(trace, number, start, predictions, decided)
             if len(rounds.specs) > len(states):
                 write_shared_rows(trace, rounds, start, stacked(predictions))
         if rounds.progress:

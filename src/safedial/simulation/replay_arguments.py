@@ -22,9 +22,9 @@ from safedial.io import card, data_frame
 from safedial.model.dose import Dose, DoseCurve, as_dose
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec, split_rows
-from safedial.policies import Policy, as_policy, rows_learn_alike
-from safedial.policies.family import Task
+from safedial.policies import as_policy, rows_learn_alike
 from safedial.policies.linear import Linear
+from safedial.policies.policy import Task
 from safedial.policies.supports import check_supported
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ WAY_OUT = "use a larger ridge, float64, or engine='reference'"
 class Rounds(NamedTuple):
     """A checked replay. `specs` has one spec of plain floats for each row; per-round arrays are (rounds,) or None."""
 
-    policy: Policy | Linear
+    policy: Linear
     spec: SafetySpec
     specs: tuple[SafetySpec, ...]
     shared: bool
@@ -223,7 +223,7 @@ class Replay:
         seconds: from the call to the answer, compilation included.
     """
 
-    policy: Policy | Linear
+    policy: Linear
     spec: SafetySpec
     dose: Dose
     intensity: NDArray[np.float64]

@@ -6,7 +6,7 @@ one would take cores from the other.
 One round of a replay on the CPU: from four numbers to the decision, and what is learned from it.
 
 Every engine calls the same `turn`; engines differ only in how they compute the four numbers ⟨x,θ̂⟩, ⟨x,μ̂⟩, width² and
-ln det. The rule is the policy's own `decide`, on Python floats.
+ln det. The rule is the policy's own, on Python floats.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
-from safedial.bounds.choice import Choice
 from safedial.bounds.estimate import Prediction, sample_weight
 from safedial.bounds.radii import energy
 from safedial.model.spec import SafetySpec, as_columns
+from safedial.policies.policy import Asked, Bound
 from safedial.simulation.replay_arguments import Rounds, Trace
 
 BLAS = ("gemm", "symm", "syrk", "trsm", "gemv", "ger", "symv", "syr", "dot", "axpy")
@@ -70,14 +70,15 @@ class Turn(Protocol):
 
 def make_turn(
     rounds: Rounds, spec: SafetySpec, start: int, norms: Any, energies: list[float] | None = None
-) -> tuple[Turn, list[Prediction], list[Choice]]:
-    """The block's `turn`, and the two lists it appends to. The block starts at round `start` (from 0).
+) -> tuple[Turn, list[Prediction], list[tuple[Bound, Any]]]:
+    """The block's `turn`, and the two lists it appends to: what was seen, and the bound with what was given. The block
+    starts at round `start` (from 0).
 
     `energies` are those of reward and cost so far, for the noise-adaptive radius, updated in place.
     """
     part = slice(start, start + len(norms))
     size = len(norms)
-    decide, learns, dim = rounds.policy.decide, rounds.policy.learns, rounds.dim
+    policy, dim = rounds.policy.under(spec), rounds.dim
     lengths, seen = norms.tolist(), rounds.seen[part].tolist()
     rewards, costs = rounds.rewards[part].tolist(), rounds.costs[part].tolist()
     coins = [0.0] * size if rounds.coins is None else rounds.coins[part].tolist()
@@ -86,7 +87,7 @@ def make_turn(
     cost_sensor = _sensor(rounds.cost_sensor, part, size)
     sensed = rounds.reward_sensor is not None or rounds.cost_sensor is not None
     predictions: list[Prediction] = []
-    choices: list[Choice] = []
+    decided: list[tuple[Bound, Any]] = []
     identity, dose = rounds.dose.is_identity, rounds.dose
 
     def turn(
@@ -106,18 +107,20 @@ def make_turn(
         prediction = Prediction(reward, cost, width, lengths[index], log_det, informative_rounds, dim)
         if energies is not None:
             prediction = prediction._replace(reward_energy=energies[0], cost_energy=energies[1])
-        choice = decide(prediction, spec, round=start + index + 1, coin=coins[index], baseline_cost=baseline[index])
+        asked = Asked(None, lengths[index], start + index + 1, baseline[index], coins[index])
+        found = policy.rule(prediction, asked)
+        given = policy.choose(found, asked)
         predictions.append(prediction)
-        choices.append(choice)
-        if not (learns and seen[index]):
+        decided.append((found, given))
+        if not (policy.learns and seen[index]):
             return 0.0, 0.0, 0.0
-        reward_intensity = cost_intensity = choice.intensity
+        reward_intensity = cost_intensity = given
         if not identity:
-            action = dose.cost.action(choice.intensity)
+            action = dose.cost.action(given)
             reward_intensity, cost_intensity = dose.reward.effect(action), dose.cost.effect(action)
         weight = sample_weight(spec, reward_intensity, cost_intensity)
-        if choice.learn is not True:
-            weight = weight * choice.learn
+        if found.teaches is not True:
+            weight = weight * found.teaches
         if sensed and weight > 0.0:
             return (
                 weight,
@@ -126,21 +129,23 @@ def make_turn(
             )
         return weight, rewards[index], costs[index]
 
-    return turn, predictions, choices
+    return turn, predictions, decided
 
 
 def _sensor(errors: Any, part: slice, size: int) -> list[float]:
     return [0.0] * size if errors is None else errors[part].tolist()
 
 
-def write_row(trace: Trace, row: int, start: int, predictions: list[Prediction], choices: list[Choice]) -> None:
+def write_row(
+    trace: Trace, row: int, start: int, predictions: list[Prediction], decided: list[tuple[Bound, Any]]
+) -> None:
     """Write one row's block into the trace."""
-    part = slice(start, start + len(choices))
-    trace.intensity[row, part] = [choice.intensity for choice in choices]
-    trace.reward_index[row, part] = [choice.reward_index for choice in choices]
-    trace.cost_upper[row, part] = [choice.bounds.cost_upper for choice in choices]
+    part = slice(start, start + len(decided))
+    trace.intensity[row, part] = [given for _, given in decided]
+    trace.reward_index[row, part] = [found.index for found, _ in decided]
+    trace.cost_upper[row, part] = [found.numbers["cost_upper"] for found, _ in decided]
     trace.width[row, part] = [prediction.width for prediction in predictions]
-    trace.certified[row, part] = [choice.safe.certified for choice in choices]
+    trace.certified[row, part] = [found.certified for found, _ in decided]
 
 
 def write_shared_rows(trace: Trace, rounds: Rounds, start: int, prediction: Prediction) -> None:
@@ -148,12 +153,13 @@ def write_shared_rows(trace: Trace, rounds: Rounds, start: int, prediction: Pred
     part = slice(start, start + len(prediction.width))
     numbers = np.arange(part.start + 1, part.stop + 1, dtype=np.float64)
     coins = 0.0 if rounds.coins is None else rounds.coins[part]
-    choice = rounds.policy.decide(prediction, as_columns(rounds.spec), round=numbers, coin=coins, baseline_cost=0.0)
-    trace.intensity[:, part] = choice.intensity
-    trace.reward_index[:, part] = choice.reward_index
-    trace.cost_upper[:, part] = choice.bounds.cost_upper
+    asked = Asked(None, prediction.norm, numbers, 0.0, coins)
+    found, given = rounds.policy.decide(prediction, as_columns(rounds.spec), asked)
+    trace.intensity[:, part] = given
+    trace.reward_index[:, part] = found.index
+    trace.cost_upper[:, part] = found.numbers["cost_upper"]
     trace.width[:, part] = prediction.width
-    trace.certified[:, part] = choice.safe.certified
+    trace.certified[:, part] = found.certified
 
 
 def stacked(predictions: list[Prediction]) -> Prediction:

@@ -18,7 +18,7 @@ from safedial.model.costs import split_spec
 from safedial.model.dose import Dose, DoseCurve
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import NAMES, SWEPT, SafetySpec, one_row
-from safedial.policies import Family, Policy, guaranteed_risk, shown_spec
+from safedial.policies import Policy, guaranteed_risk, shown_spec
 from safedial.policies.classes import FunctionClass
 from safedial.rounds.log_file import Log
 from safedial.rounds.rules import shortest_dose, write_parts
@@ -249,7 +249,7 @@ def _proved(simulation: Simulation) -> bool:
 
 
 def simulated_log(
-    policy: str | Policy | Family,
+    policy: str | Policy,
     world: World,
     spec: SafetySpec,
     *,
@@ -288,7 +288,7 @@ def _joined(chunks: list[Played]) -> Played:
 
 
 def logged_simulation(
-    policy: str | Policy | Family,
+    policy: str | Policy,
     world: World,
     spec: SafetySpec,
     *,

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.bounds import estimate
 from safedial.bounds.confidence import check_dim, check_scale
 from safedial.bounds.radii import with_ridge
 from safedial.errors import is_whole, require
@@ -31,10 +30,8 @@ from safedial.model.dose import Dose, DoseCurve, as_dose
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.own_names import made_by
 from safedial.model.spec import SafetySpec, check_grids
-from safedial.policies import Family, Policy, as_policy, check_proved
-from safedial.policies.estimates import needs_more
-from safedial.policies.family import Task
-from safedial.policies.several_costs import takes_costs
+from safedial.policies import Policy, as_policy, check_proved
+from safedial.policies.policy import Task
 from safedial.policies.supports import check_supported
 from safedial.rounds.rules import named_policy
 from safedial.simulation.attainable import attainable_curve
@@ -58,7 +55,7 @@ def find_policy(given: Any) -> Policy:
     if not is_own_name(given):
         return named_policy(given) if isinstance(given, Mapping) else as_policy(given)
     options = dict(given) if isinstance(given, Mapping) else {"name": given}
-    return made_by(str(options.pop("name")), options, "policy", (Policy, Family), "Policy")
+    return made_by(str(options.pop("name")), options, "policy", Policy, "Policy")
 
 
 def is_own_name(given: Any) -> bool:
@@ -199,7 +196,7 @@ class Simulation:
 
 
 def simulate(
-    policy: str | Mapping[str, Any] | Policy | Family,
+    policy: str | Mapping[str, Any] | Policy,
     world: str | Mapping[str, Any] | World,
     spec: SafetySpec,
     *,
@@ -294,7 +291,7 @@ def _check(policy: Policy, world: Any, spec: Any, *, rounds: Any, points: Any) -
     require(isinstance(spec, SafetySpec), "spec", spec, "must be a SafetySpec")
     for name, value in (("rounds", rounds), ("points", points)):
         require(is_whole(value), name, value, "must be a whole number >= 1")
-    check_grids(spec, several=world.several_costs and takes_costs(policy, spec, with_constants=bool(world.constants)))
+    check_grids(spec, several=world.several_costs)
     check_dim(policy.options.get("radius"), world.dim)
     check_scale(policy.options.get("radius"), spec)
     rule = "is needed to simulate: the world uses it"
@@ -308,15 +305,3 @@ def _check(policy: Policy, world: Any, spec: Any, *, rounds: Any, points: Any) -
     check_supported(policy, Task(dim=world.dim, spec=spec, dose=as_dose(None), world=world.facts))
     most = policy.most_rounds
     require(rounds <= most, "rounds", rounds, f"exceed max_points = {most} of the kernel class")
-    check_parts(policy, spec)
-
-
-def check_parts(policy: Policy, spec: SafetySpec) -> None:
-    """Refuse a user's own parts that no simulation can play."""
-    linear, name = policy.is_linear, policy.name
-    words, way_out = "has a learner for agents and studies only", "give the policy init, predict and update too"
-    require(policy.learner is None or not linear, "policy", name, words, way_out)
-    parts = (policy.init, policy.predict, policy.update) if isinstance(policy, Policy) and not linear else ()
-    mixed = any(part in (estimate.init, estimate.predict, estimate.update) for part in parts)
-    words = "has parts of the plain linear estimate, and its radius or the margin needs more than that"
-    require(not mixed or not needs_more(policy.options.get("radius"), spec), "policy", name, words, way_out)

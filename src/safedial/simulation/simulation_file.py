@@ -10,7 +10,7 @@ import numpy as np
 
 from safedial.errors import require
 from safedial.io import read_archive, write_archive
-from safedial.policies import Family, Policy
+from safedial.policies import Policy
 from safedial.rounds.kinds import saved_policy
 from safedial.rounds.rules import read_parts, write_parts
 from safedial.simulation.worlds import world_from_dict
@@ -37,7 +37,7 @@ def read(path: str | os.PathLike[str], given: dict[str, Any]) -> dict[str, Any]:
     header, arrays = read_archive(path, form=FORM)
     parts = {name: given.get(name) for name in PARTS}
     known = parts["policy"]
-    require(known is None or isinstance(known, (Policy, Family)), "policy", known, "must be a policy")
+    require(known is None or isinstance(known, Policy), "policy", known, "must be a policy")
     parts["policy"] = saved_policy(header["policy"], known)
     for key in ("world", "spec", "dose", "stated"):
         if header[key] is None and parts[key] is None:

@@ -39,7 +39,7 @@ from safedial.errors import is_whole, require
 from safedial.model.dial import Dial, read_labels, real
 from safedial.model.guarantee import CERTIFIED, GUARANTEES
 from safedial.model.spec import NAMES
-from safedial.policies import FACTORIES, Family, Policy
+from safedial.policies import FACTORIES, Policy
 from safedial.rounds.decision import Decision, intensity_of
 from safedial.rounds.learner import Learner
 from safedial.rounds.rules import Rules, own_values, plain_options
@@ -352,20 +352,19 @@ def check_fallback(fields: Mapping[str, Any], spec: StudySpec) -> None:
 def own_policy(fields: Mapping[str, Any]) -> Any:
     """The policy of a new study, if it is the user's own."""
     given = fields.get("policy")
-    return given if isinstance(given, (Policy, Family)) and given.name not in FACTORIES else None
+    return given if isinstance(given, Policy) and given.name not in FACTORIES else None
 
 
-def _policy(fields: Mapping[str, Any], own: Policy | Family | None) -> dict[str, Any] | Policy | Family:
+def _policy(fields: Mapping[str, Any], own: Policy | None) -> dict[str, Any] | Policy:
     """The policy's written form, with the options in it or beside it; or the user's own policy."""
     stated = GUARANTEES.get(str(fields.get("guarantee")), CERTIFIED)
     default = {"name": stated.default_policy, **stated.default_options}
     given, options, own = fields.get("policy", default), {}, own_policy(fields) or own
     for each in (given, own):
-        if isinstance(each, (Policy, Family)) and each.name in FACTORIES:
-            own_parts = ", ".join(each.own_parts)
-            words = f"is a name of this package, and {own_parts} is your own, which a log could not tell apart"
-            require(not own_parts, "policy", each.name, words, "give the policy another name, and a `learner`")
-    if isinstance(given, (Policy, Family)):
+        if isinstance(each, Policy) and each.name in FACTORIES:
+            words = "is a name of this package, and the class is your own, which a log could not tell apart"
+            require(not each.is_own, "policy", each.name, words, "give the policy another name")
+    if isinstance(given, Policy):
         given = {"name": given.name, **(plain_options(given.options) if own else given.options)}
     proper = isinstance(given, (str, Mapping))
     require(proper, "policy", given, "must be a name, or an object of a name and options", 'give {"name": "hp_probe"}')
@@ -385,7 +384,7 @@ def _policy(fields: Mapping[str, Any], own: Policy | Family | None) -> dict[str,
     return {"name": str(given), **options}
 
 
-def _checked(own: Policy | Family, name: Any, options: Mapping[str, Any]) -> Policy | Family:
+def _checked(own: Policy, name: Any, options: Mapping[str, Any]) -> Policy:
     """The user's own policy, which must be the one that the study names."""
     require(own.name == name, "policy", own.name, f"must be the study's, {name!r}")
     stated = plain_options(own.options)

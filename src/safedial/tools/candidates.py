@@ -31,7 +31,6 @@ from safedial.model.spec import CONSTANTS, VIOLATION_SHARE, SafetySpec
 from safedial.policies import Policy, make_policy
 from safedial.policies.baselines import clairvoyant
 from safedial.policies.classes import binary
-from safedial.policies.several_costs import takes_costs
 from safedial.rounds.rules import open_options
 from safedial.simulation.dose_response import DoseResponseWorld
 from safedial.simulation.linear_world import LinearWorld
@@ -442,8 +441,7 @@ def scene(policy: Policy, stated: SafetySpec, user: Situation) -> Scene | None:
     if user.bracketed:
         policy, spec = in_scales(policy, stated, user.assumed)
         return Scene(policy, DoseResponseWorld(**bracket_scenarios(policy, spec, user.assumed)[0].world), spec, LINE)
-    known = all(cost.noise is not None for cost in (stated.costs or {}).values())
-    if user.several and not (known and takes_costs(policy, stated, with_constants=True)):
+    if any(cost.noise is None for cost in (stated.costs or {}).values()):
         return None
     known = {**user.constants, **user.assumed}
     given = {name: known[name] for name in user.needed if name != ODDS and getattr(stated, name) is None}

@@ -18,7 +18,7 @@ from safedial.model.dial import Dial, Features
 from safedial.model.dose import Dose, DoseCurve
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import CONSTANTS, SafetySpec
-from safedial.policies import Family, Policy, as_policy, guaranteed_risk
+from safedial.policies import Policy, as_policy, guaranteed_risk
 from safedial.rounds.rules import OPEN, Rules, by_rule, named_policy
 from safedial.rounds.specfile import SpecFile, load_spec
 from safedial.rounds.validation import make_rules
@@ -500,7 +500,7 @@ def _as_file(spec: Any) -> SpecFile | None:
 
 
 def _listed(policies: Any) -> list[Any]:
-    one = isinstance(policies, (str, Path, Policy, Family, SpecFile, Mapping))
+    one = isinstance(policies, (str, Path, Policy, SpecFile, Mapping))
     listed: list[Any] = [policies] if one else list(policies or ())
     return [
         load_spec(each) if isinstance(each, Path) or (isinstance(each, str) and each.endswith(".toml")) else each

@@ -326,7 +326,7 @@ class Outcomes:
         self.curves = {name: (parts[name] if parts else rules).dose.cost for name in rounds.costs}
         self.given = np.all([self.effect(name, rounds.setting) > 0.0 for name in self.curves], axis=0)
         stated = spec.costs or {"cost": Cost(threshold=spec.threshold, growth=MONOTONE, on=spec.threshold_on)}
-        self.needs_reward = not (bracketed or rules.policy.takes_zero_one)
+        self.needs_reward = not (bracketed or rules.policy.zero_one)
         self.events = self.needs_reward and any(self._are_events(name, cost) for name, cost in stated.items())
         self.exact = self.needs_reward and not self.events
         self.costs: Mapping[str, Cost] = cast("Any", rules.policy).costs if bracketed else stated

@@ -38,9 +38,9 @@ from safedial.model.dose import Dose
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.namespace import Array
 from safedial.model.spec import SafetySpec
-from safedial.policies import Family, Policy, check_proved, make_policy
+from safedial.policies import Policy, check_proved, make_policy
 from safedial.policies.conformal import FIRST_FIT, REACH, Ties
-from safedial.policies.family import KNOWN, LOST, Asked, Task, Told
+from safedial.policies.policy import KNOWN, LOST, Asked, Task, Told
 from safedial.rounds.agent import Agent
 from safedial.rounds.log_file import Log
 from safedial.rounds.rules import named_policy
@@ -124,7 +124,7 @@ def walk_bracket_log(
 ) -> BracketRounds:
     """Play a log through an Agent. `policy`: the policy, or a spec file's table; `features`: as they made the log."""
     require(policy is not None, "policy", policy, "is missing: it states bracket, base and start", "name hp_shield")
-    given = policy if isinstance(policy, (Policy, Family)) else named_policy(policy or {})
+    given = policy if isinstance(policy, Policy) else named_policy(policy or {})
     require(GUARANTEES[given.guarantee].bracketed, "policy", given.name, "gives no bracket guarantee", "name hp_shield")
     rule = make_policy(given.name, **{name: given.options[name] for name in WATCHED})
     parts: Any = {"policy": rule, "dose": dose, "dial": dial, "features": features}
@@ -321,7 +321,7 @@ def evidence_path(chances: Array) -> Array:
 
 def _options(policy: Policy | Mapping[str, Any] | None, log: Log) -> dict[str, Any]:
     """The policy's options for learning. A group given by a feature's name becomes that feature's column."""
-    given = {"name": policy.name, **policy.options} if isinstance(policy, (Policy, Family)) else dict(policy or {})
+    given = {"name": policy.name, **policy.options} if isinstance(policy, Policy) else dict(policy or {})
     name = given.get("name", "hp_conformal")
     fits = GUARANTEES[make_policy(name).guarantee].exchangeable
     require(fits, "policy", name, "does not give a conformal guarantee", "name hp_conformal")
@@ -422,6 +422,6 @@ def _excess_path(over: Any, known: Any, risk: float) -> Array:
 def _policy(given: Policy | Mapping[str, Any] | None) -> Policy:
     if given is None:
         return make_policy("hp_student")
-    made = given if isinstance(given, (Policy, Family)) else make_policy(**given)
+    made = given if isinstance(given, Policy) else make_policy(**given)
     require(GUARANTEES[made.guarantee].gaussian, "policy", made.name, "gives no student guarantee", "name hp_student")
     return made

@@ -18,7 +18,7 @@ from safedial.model.dial import Dial, significant
 from safedial.model.dose import Dose, DoseCurve, as_dose
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec
-from safedial.policies import POLICIES, Family, Policy, as_policy
+from safedial.policies import POLICIES, Policy, as_policy
 from safedial.rounds.rules import by_rule, named_policy
 from safedial.simulation.dose_response import DoseResponseWorld
 from safedial.simulation.engines import pays
@@ -143,7 +143,7 @@ class Plan:
 
 
 def plan(
-    policy: str | Policy | Family | Mapping[str, Any],
+    policy: str | Policy | Mapping[str, Any],
     spec: SafetySpec,
     *,
     rounds: int,

@@ -25,7 +25,7 @@ from safedial.model.namespace import Array
 from safedial.model.spec import CONSTANTS, SafetySpec
 from safedial.policies import Policy, guaranteed_risk
 from safedial.policies.baselines import clairvoyant
-from safedial.policies.family import Task
+from safedial.policies.policy import Asked, Task
 from safedial.policies.supports import supports
 from safedial.simulation.attainable import attainable_curve
 from safedial.simulation.linear_world import LinearWorld
@@ -260,12 +260,8 @@ def _rewards(run: Simulation, whole: SafetySpec, context: Array, action: Array) 
     if known is None:
         numbers = np.arange(1.0, len(action) + 1.0)[:, None]
         seen = Prediction(reward, cost, 0.0, 0.0, 0.0, 0.0, world.dim, context=context)
-        baseline = world.baseline_cost
-        known = (
-            clairvoyant(binary_cost=world.binary_cost)
-            .decide(seen, whole, round=numbers, coin=0.0, baseline_cost=baseline)
-            .intensity
-        )
+        asked = Asked(context, 0.0, numbers, world.baseline_cost)
+        known = clairvoyant(binary_cost=world.binary_cost).decide(seen, whole, asked)[1]
     best = np.asarray(dose.reward.effect(dose.cost.action(np.where(reward >= 0.0, known, 0.0))))
     return np.asarray(dose.reward.effect(action)) * reward, best * reward
 
