@@ -273,8 +273,7 @@ def summary(handle):
 
 
 def _said(handle, decision):
-    choice = decision.choice
-    upper = float(choice.bounds.cost_upper)
+    upper = decision.numbers.get("cost_upper", 0.0)
     return {
         "decision": decision,
         "action": decision.action,
@@ -282,15 +281,15 @@ def _said(handle, decision):
         "safe": decision.safe_action,
         "promise": PROMISED.get(decision.guarantee, "none"),
         "reason": REASONS[decision.fallback_reason],
-        "index": float(choice.reward_index),
-        "bound": upper if math.isfinite(upper) else None,
+        "index": decision.found.index,
+        "bound": upper,
         "numbers": _numbers(decision),
     }
 
 
 def _numbers(decision):
     """The numbers behind the bound, by our names."""
-    seen, bounds = decision.prediction, decision.choice.bounds
+    seen = decision.numbers
     name = decision.rules.policy.name
     if name == "hp_shield":
         return _shield_numbers(seen)
@@ -303,28 +302,21 @@ def _numbers(decision):
             "calibrating": seen["calibrating"],
             "tenth": seen["tenth"],
         }
-    if hasattr(seen, "predictions"):
-        parts = {}
-        for place, cost in enumerate(seen.predictions):
-            upper = float(seen.choices[cost].bounds.cost_upper)
-            own = {"bound": upper if math.isfinite(upper) else None, "safe share": seen.choices[cost].safe.intensity}
-            own |= _estimate(seen.predictions[cost])
-            parts |= {f"{key} {place}": value for key, value in own.items()}
-        return parts | {"least": list(seen.predictions).index(seen.least)}
     if name == "hp_student":
         return _student_numbers(seen)
     if name.startswith("nonlinear"):
-        return {"reward bound": float(bounds.reward_upper), "rounds": seen["informative_rounds"]}
+        reward = seen["reward_upper"]
+        return {"reward bound": math.inf if reward is None else reward, "rounds": seen["informative_rounds"]}
     costs = list(decision.rules.spec.costs or ())
     if costs:
         told = {"bound": "cost_upper", "safe share": "largest", "mean cost": "cost", "width": "width"}
         parts = {f"{mine} {at}": seen[f"{cost}.{own}"] for at, cost in enumerate(costs) for mine, own in told.items()}
         return parts | {"least": costs.index(seen["least"])}
-    margin = noise_margin(decision.rules.spec, decision.round, bounds.noise)
-    told = {"radius": float(bounds.cost_radius), "margin": float(margin), "mean cost": seen["cost"]}
+    margin = noise_margin(decision.rules.spec, decision.round, seen.get("noise"))
+    told = {"radius": seen["cost_radius"], "margin": float(margin), "mean cost": seen["cost"]}
     told["width"] = seen["width"]
-    if float(bounds.reward_radius) != float(bounds.cost_radius):
-        told["reward radius"] = float(bounds.reward_radius)
+    if seen["reward_radius"] != seen["cost_radius"]:
+        told["reward radius"] = seen["reward_radius"]
     return told | {f"dual {part}": seen[f"dual_{part}"] for part in ("cost", "width", "miss") if "dual_cost" in seen}
 
 

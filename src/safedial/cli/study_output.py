@@ -98,7 +98,7 @@ def without_outcome(spec: Any, decision_id: str, *, unrelated: bool, final: bool
     """
     if unrelated:
         return "The study skips this round: you stated that the reason has nothing to do with its outcome."
-    if spec.learner.watches_itself and GUARANTEES[spec.rules.policy.guarantee].gaussian:
+    if GUARANTEES[spec.rules.policy.guarantee].gaussian:
         return (
             "From this round on the start dose is advised, because what is learned from the others could be biased. "
             "To start again without the earlier rounds: safedial study resume --forget --reason ...; an exact bound "
@@ -106,7 +106,7 @@ def without_outcome(spec: Any, decision_id: str, *, unrelated: bool, final: bool
             if final
             else "Until the outcome is reported the start dose is advised."
         )
-    if spec.learner.watches_itself:
+    if not spec.rules.policy.counts:
         return (
             "The round counts as if its cost were unbounded, which keeps doses low; a few such rounds can hold the "
             "study at its start dose."
@@ -152,9 +152,9 @@ def verify_words(report: Any) -> str:
 
 def after_import(spec: Any) -> str:
     """How a study uses imported rounds, and what that assumes, in words."""
-    if not spec.learner.watches_itself:
+    if spec.rules.policy.counts:
         return "The study learns from them. They must be complete and unselected, with doses fixed beforehand."
-    if not spec.learner.history_counts(spec.rules):
+    if not spec.rules.policy.history_counts:
         return "They train the predictors. The bounds and the drift alarm use only this study's own rounds."
     return (
         "They count as rounds of this study, and the drift alarm compares its own rounds with them: they must come "

@@ -104,12 +104,6 @@ def as_policy(policy: str | Policy) -> Policy:
     return made
 
 
-def check_proved(policy: Policy, spec: SafetySpec) -> None:
-    """Refuse a spec for which a policy's guarantee has no proof."""
-    if policy.check is not None:
-        policy.check(spec)
-
-
 def guaranteed_risk(policy: Policy, spec: SafetySpec) -> Any:
     """What a policy's guarantee risks under a spec: δ where it holds over the past too, else all parts together."""
     given = GUARANTEES[policy.guarantee]
@@ -137,7 +131,6 @@ __all__ = [
     "HPShield",
     "Policy",
     "as_policy",
-    "check_proved",
     "make_policy",
     "option_names",
     "guaranteed_risk",

@@ -155,7 +155,7 @@ class Clairvoyant(Linear):
 
     def bound(self, state: Any, asked: Asked) -> Bound:
         """From the truth, which whoever plays it states."""
-        return self.rule(asked.stated, asked)
+        return self.rule(asked.truth, asked)
 
     def rule(self, seen: Prediction, asked: Asked) -> Bound:
         if self.binary_cost:

@@ -36,6 +36,7 @@ from safedial.policies.policy import (
     Decided,
     Evidence,
     Policy,
+    StartSetting,
     Terms,
     Told,
 )
@@ -70,16 +71,12 @@ class Smallest(Policy):
     watches_lanes = property(lambda self: self.of.watches_lanes)  # pyright: ignore[reportAssignmentType]
     options = property(lambda self: (self.named or self.of).options)  # pyright: ignore[reportAssignmentType]
 
-    @property
-    def start_action(self) -> float | None:
-        return next(iter(self.parts.values())).start_action
-
-    @property
-    def fallback_action(self) -> float | None:
-        """What is safe for every cost."""
-        found = [part.fallback_action for part in self.parts.values()]
-        known = [each for each in found if each is not None]
-        return min(known) if len(known) == len(found) else None
+    @cached_property
+    def start(self) -> StartSetting:
+        """The start of each, and what is safe for every cost."""
+        starts = [part.start for part in self.parts.values()]
+        known = [each.fallback for each in starts if each.fallback is not None]
+        return starts[0]._replace(fallback=min(known) if len(known) == len(starts) else None)
 
     @property
     def recorded(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -99,9 +96,9 @@ class Smallest(Policy):
     def init(self, lanes: tuple[int, ...] = (), *, watch: bool = True) -> list[Any]:
         return [part.init(lanes, watch=watch) for part in self.parts.values()]
 
-    def begin(self, state: list[Any]) -> None:
+    def begin(self, state: list[Any], asked: Asked) -> None:
         for own, part in zip(state, self.parts.values(), strict=True):
-            part.begin(own)
+            part.begin(own, asked)
 
     def bound(self, state: list[Any], asked: Asked) -> Bound:
         parts = list(self.parts.values())
@@ -205,7 +202,8 @@ class Smallest(Policy):
             yield name, part, decided._replace(numbers=own, **more)
 
     def terms(self, decided: Decided | None) -> Terms:
-        statement = Policy.on(self.of, self.task).statement(decided)
+        whole: Any = Policy.on(self.of, self.task)
+        statement = whole.statement(decided)
         if decided is None:
             return Terms(statement, joined({name: part.terms(None).assumptions for name, part in self.parts.items()}))
         lines, settings, costs, assumptions = [], [], {}, {}
@@ -302,20 +300,16 @@ class Either(Policy):
     def _first(self) -> Policy:
         return next(iter(self.parts.values()))
 
-    @property
-    def start_action(self) -> float | None:
-        return self._first.start_action
-
-    @property
-    def fallback_action(self) -> float | None:
-        return self._first.fallback_action
+    @cached_property
+    def start(self) -> StartSetting:
+        return self._first.start
 
     def init(self, lanes: tuple[int, ...] = (), *, watch: bool = True) -> dict[str, Any]:
         return {name: part.init(lanes, watch=watch) for name, part in self.parts.items()}
 
-    def begin(self, state: dict[str, Any]) -> None:
+    def begin(self, state: dict[str, Any], asked: Asked) -> None:
         for name, part in self.parts.items():
-            part.begin(state[name])
+            part.begin(state[name], asked)
 
     def bound(self, state: dict[str, Any], asked: Asked) -> Bound:
         found = {name: part.bound(state[name], asked) for name, part in self.parts.items()}

@@ -68,6 +68,7 @@ from safedial.policies.policy import (
     Decided,
     Evidence,
     Policy,
+    StartSetting,
     Task,
     Terms,
     Told,
@@ -331,6 +332,9 @@ class HPConformal(Policy):
             require(far, "reach", reach, rule, "state a larger reach, or more levels between")
             least = options.get("least_dose", self.least_dose)
             options["start_dose"] = self._declared(task, least)
+            lowest, rule = rules["least_dose"], "must be the intensity of the dial's lowest level in a study"
+            proved = lowest in (None, least) or "log" not in task.world
+            require(proved, "least_dose", least, f"{rule}, {lowest}", "leave it out")
         made = super().on(task, **options)
         if task.live and made.start_dose is not None:
             made._warn_where_probes_are_nothing()
@@ -377,33 +381,18 @@ class HPConformal(Policy):
                 stacklevel=8,
             )
 
-    def check_study(self) -> None:
-        """On a dial with levels a study has a proof only if it gives at least the lowest level."""
-        dial, lowest = self.task.dial, self.task.dial.lowest_level
-        if lowest is not None:
-            level = float(self.task.dose.cost.effect(dial.action(lowest)))
-            rule = f"must be the intensity of the dial's lowest level, {level}"
-            require(self.least_dose == level, "least_dose", self.least_dose, rule, "leave it out")
-
     @cached_property
-    def start(self) -> Start:
-        """What is given while there is no bound."""
+    def _first(self) -> Start:
+        """The start dose."""
         return Start(self.start_dose, self.task, self.safe_spec)
 
-    @property
-    def start_action(self) -> float | None:
-        return self.start.action
+    @cached_property
+    def start(self) -> StartSetting:
+        least = None if self.least_dose is None else self.task.dial.lowest_level
+        return StartSetting(self._first.action, self._first.fallback, least)
 
     @property
-    def fallback_action(self) -> float | None:
-        return self.start.fallback
-
-    @property
-    def least_setting(self) -> float | None:
-        return None if self.least_dose is None else self.task.dial.lowest_level
-
-    @property
-    def history_counts(self) -> bool:
+    def history_counts(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] -- it depends on an option
         return self.history != "train"
 
     @cached_property
@@ -425,7 +414,7 @@ class HPConformal(Policy):
         require(one, "reach", self.reach, "is a guard for an Agent or a study", "leave it out of a simulation")
         return Learned(lanes, self.task.dim, Bets(lanes, lag=self.lag, tie=TIE) if watch else None)
 
-    def begin(self, state: Learned) -> None:
+    def begin(self, state: Learned, asked: Asked) -> None:
         """Refit if one is due: before a decision, never after, so that no decision uses its own round."""
         if state.count >= state.next_fit:
             self._refit(state)
@@ -443,7 +432,7 @@ class HPConformal(Policy):
         room = self.safe_spec.threshold - asked.baseline
         largest, sound = allowed = largest_safe_intensity(xp.where(ready, upper, 0.0), 0.0, threshold=room)
         if not (ready if one else np.all(ready)) or self.reach is not None:
-            first = self.start.safe(asked)
+            first = self._first.safe(asked)
             largest, sound = (xp.where(ready, *parts) for parts in zip(allowed, first, strict=True))
             if self.reach is not None:
                 farthest = float(self.reach) * max(float(state.tried[0]), 0.0)

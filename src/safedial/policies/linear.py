@@ -185,17 +185,8 @@ class Linear(Policy):
         seen = state.read(self.arithmetic, told.context, told.norm)
         state.learn(self.arithmetic.update(state.sums, seen, told.reward, told.cost, weight))
 
-    @property
-    def revise(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride] -- it depends on the options
-        """Energies of residuals, and margins that learn the noise, depend on the order in which outcomes came."""
-        return None if self.radius == "noise-adaptive" or self.spec.learns_noise else self._revise
-
-    def _revise(self, state: LinearState, before: Told, after: Told) -> None:
-        state.sums.revise(after.context, after.reward - before.reward, after.cost - before.cost, after.weight)
-        state.learn(state.sums)
-
     def keeps(self, changed: set[str]) -> bool:
-        return changed <= KEPT_THROUGH
+        return changed <= KEPT_THROUGH and not (self.is_own or self.spec.learns_noise)
 
     def warn_where_no_level_is_reached(self) -> None:
         """Warn if levels may keep an agent at zero for ever: without a dose there is nothing to learn from."""
@@ -235,6 +226,7 @@ class Linear(Policy):
         ]
 
     def statement(self, decided: Decided | None) -> str:
+        """The guarantee in one sentence."""
         return words.statement(self.guarantee, self.spec)
 
     def terms(self, decided: Decided | None) -> Terms:

@@ -81,10 +81,22 @@ class Task:
     """What the world of a simulation states (`policies.supports`)."""
 
 
+class StartSetting(NamedTuple):
+    """What is given while nothing is known, in the dial's units; None for a policy without such a setting.
+
+    `fallback` is what is advised where nothing is guaranteed (None: the dial's low end), and `least` the lowest setting
+    that is given for a positive intensity (None: it may round down to nothing).
+    """
+
+    action: float | None = None
+    fallback: float | None = None
+    least: float | None = None
+
+
 class Asked(NamedTuple):
     """A question, for each lane: contexts (..., d) and their norms, the round's number from 1 (0: it lies before the
-    first decision), the known cost of doing nothing, a coin uniform on [0, 1), the setting that somebody proposes, and
-    what the policy's `read` took from the question; None where it was not read.
+    first decision), the known cost of doing nothing, a coin uniform on [0, 1), and the setting that somebody proposes.
+    `truth` is the true means, for a policy that is given them.
     """
 
     context: Any
@@ -93,7 +105,7 @@ class Asked(NamedTuple):
     baseline: Any = 0.0
     coin: Any = 0.5
     proposal: Any = None
-    stated: Any = None
+    truth: Any = None
 
 
 class Bound(NamedTuple):
@@ -247,8 +259,10 @@ class Policy:
         most_rounds: how many rounds it can hold.
         takes_proposal: a question may come with a proposed setting.
         takes_history: it learns from rounds that it did not decide.
-        counts_starts: how many rounds got the start dose is shown, unless counted violations are evidence.
         direction: "below" where a single cost must not fall below the threshold.
+        counts_starts: how many rounds got the start dose is shown, unless counted violations are evidence.
+        allows_past_zeros: rounds from before the first decision may have been given nothing, for any reason.
+        history_counts: its guarantee also depends on rounds from before the first decision, where it learns from them.
         exact_dose: what a cost would have been at a lower setting follows from the dose curve.
         names_rounds: its `numbers` list decided rounds under "exceeding"; a study's log lists their ids there.
         uncompiled: why engine 'jax' cannot play it; "" if it can.
@@ -271,6 +285,8 @@ class Policy:
     takes_proposal: ClassVar[bool] = False
     takes_history: ClassVar[bool] = True
     counts_starts: ClassVar[bool] = True
+    allows_past_zeros: ClassVar[bool] = True
+    history_counts: ClassVar[bool] = True
     direction: ClassVar[str] = "above"
     exact_dose: ClassVar[bool] = True
     names_rounds: ClassVar[bool] = False
@@ -284,9 +300,6 @@ class Policy:
     recorded: ClassVar[Any] = None
     """How a decision of another processor is checked, where it is known how far rounding may move its numbers
     (`policies.linear.Recorded`); None: it must be the same up to a fixed tolerance."""
-    revise: ClassVar[Any] = None
-    """revise(state, before, after) replaces a known outcome by another of the same weight, where that is possible
-    without a replay of all rounds since; None elsewhere."""
     needs: ClassVar[frozenset[str]] = frozenset()
     excludes: ClassVar[frozenset[str]] = ELSEWHERE
     """Facts about spec, dial and world (`policies.supports`) without which, or with which, there is no proof."""
@@ -313,28 +326,10 @@ class Policy:
         """The spec that decisions go by: in an agent or a study with each number rounded to the safe side."""
         return rounded_spec(self.task.spec) if self.task.live else self.task.spec
 
-    @property
-    def start_action(self) -> float | None:
-        """The setting that is given while nothing is known, in the dial's units; None for a policy without one."""
-        return None
-
-    @property
-    def fallback_action(self) -> float | None:
-        """The setting that is advised where nothing is guaranteed; None: the dial's low end."""
-        return None
-
-    @property
-    def least_setting(self) -> float | None:
-        """The lowest setting that is given for a positive intensity; None: it may round down to nothing."""
-        return None
-
-    @property
-    def history_counts(self) -> bool:
-        """Whether its guarantee also depends on rounds from before the first decision."""
-        return True
-
-    def check_study(self) -> None:
-        """Refuse, in a study, what an agent may do without a proof."""
+    @cached_property
+    def start(self) -> StartSetting:
+        """What is given while nothing is known."""
+        return StartSetting()
 
     @property
     def is_own(self) -> bool:
@@ -353,9 +348,6 @@ class Policy:
         """Its options by name: with `name`, they make it again."""
         return {written(each): getattr(self, each.name) for each in fields(self) if each.init}
 
-    def check(self, spec: SafetySpec) -> None:
-        """Refuse a spec for which its guarantee has no proof."""
-
     def on(self, task: Task, **options: Any) -> Self:
         """This policy for a task, with these options set. It refuses a task that it does not support."""
         check_supported(self, task, whole=False)
@@ -367,14 +359,10 @@ class Policy:
         """The state before any round; without `watch` no evidence is kept, which simulations seldom need."""
         raise NotImplementedError
 
-    def read(self, asked: Asked) -> tuple[Any, ...] | None:
-        """Refuse a question that cannot be answered, before anything changes; what else is taken from it (`stated`).
-
-        It is no part of `bound`, because `begin` comes between the two, and a refused question must change nothing.
+    def begin(self, state: Any, asked: Asked) -> None:
+        """What is due before a decision, by the number of rounds alone: refits, and bets on settled rounds. A question
+        that cannot be answered is refused before anything changes.
         """
-
-    def begin(self, state: Any) -> None:
-        """What is due before a decision, by the number of rounds alone: refits, and bets on settled rounds."""
 
     def bound(self, state: Any, asked: Asked) -> Bound:
         """What may be given. Changes nothing."""
@@ -403,10 +391,6 @@ class Policy:
     def terms(self, decided: Decided | None) -> Terms:
         """The certificate's words for a decision, or, given None, what does not depend on a single decision."""
         return Terms(f"none: policy {self.name} is your own, and nothing of it is proved here", [])
-
-    def statement(self, decided: Decided | None) -> str:
-        """The guarantee of a decision in one sentence, or, given None, of the policy."""
-        return self.terms(None).statement
 
     def keeps(self, changed: set[str]) -> bool:
         """Whether the state stays valid when these fields of the spec are amended."""

@@ -64,6 +64,7 @@ from safedial.policies.policy import (
     Decided,
     Evidence,
     Policy,
+    StartSetting,
     Task,
     Terms,
     Told,
@@ -125,6 +126,8 @@ class ShieldState:
         more = {"penalty": spec.ridge, "risk": policy.risk}
         self.rewards = Rewards(policy.chooser, size, policy.task.dim, **more) if learns else None
         self.bets = Bets(size, patience=lag + PATIENCE, late=False, hit_risk=policy.risk) if watch else None
+        self._read: Any = None, None
+        """The question that a decision begins with, and what was read from it."""
 
     def restored(self) -> None:
         """Refuse the user's own functions and models where they answer otherwise than before the state was saved."""
@@ -282,13 +285,9 @@ class HPShield(Policy):
         """Whether costs are 0 or 1, by the bracket."""
         return isinstance(self.growth, Growth) and self.growth.name == "spread"
 
-    @property
-    def start_action(self) -> float | None:
-        return self.task.start_action
-
-    @property
-    def fallback_action(self) -> float | None:
-        return self.task.start_action
+    @cached_property
+    def start(self) -> StartSetting:
+        return StartSetting(self.task.start_action, self.task.start_action)
 
     @cached_property
     def risk(self) -> float:
@@ -362,14 +361,13 @@ class HPShield(Policy):
 
     # --- A decision
 
-    def read(self, asked: Asked) -> Stated:
-        return self.questions.read(asked)
-
     def init(self, lanes: tuple[int, ...] = (), *, watch: bool = True) -> ShieldState:
         return ShieldState(self, lanes, watch=watch and self.task.live)
 
-    def begin(self, state: ShieldState) -> None:
-        """Fit what is due, and use the newest base that is calibrated."""
+    def begin(self, state: ShieldState, asked: Asked) -> None:
+        """Read the question of one lane; fit what is due, and use the newest base that is calibrated."""
+        if not state._lanes:
+            state._read = asked, self.questions.read(asked)
         if self.learned:
             for group in state.groups:
                 group.renew_base()
@@ -378,11 +376,13 @@ class HPShield(Policy):
 
     def bound(self, state: ShieldState, asked: Asked) -> Bound:
         """The largest setting for a context, what is chosen under it, and what both rest on."""
-        context, stated = asked.context, asked.stated
+        context = asked.context
         if state._lanes:
             context, stated = self.questions.read_lanes(asked)
-        elif stated is None:
-            stated = self.read(asked)
+        else:
+            question, stated = state._read
+            if question is not asked:
+                stated = self.questions.read(asked)
         level = None if self.adapt is None else state.level * (self.count_risk / self.risk)
         found: Any = None
         group: Any = None

@@ -73,6 +73,7 @@ from safedial.policies.policy import (
     Decided,
     Evidence,
     Policy,
+    StartSetting,
     Task,
     Terms,
     Told,
@@ -204,7 +205,7 @@ class HPStudent(Policy):
     counts = False
     stop_rules = ("student_drift", "alarm")
     watches_lanes = False
-    excludes = (ELSEWHERE - {"several costs"}) | {"costs of 0 or 1"}
+    excludes = (ELSEWHERE - {"several costs"}) | {"costs of 0 or 1", "sensor noise"}
     uncompiled = "needs quantiles of Student's t, which JAX does not have"
 
     form: Literal["per_round", "tolerance", "anytime"] = option(
@@ -237,16 +238,8 @@ class HPStudent(Policy):
 
     # --- The task
 
-    def check(self, spec: SafetySpec) -> None:
+    def _check(self, spec: SafetySpec) -> None:
         """Refuse what the proofs do not cover."""
-        sensor = spec.reward_sensor_noise, spec.cost_sensor_noise
-        rule = "must be 0 for hp_student: C/g would be noisier at lower doses"
-        require(sensor == (0.0, 0.0), "sensor noise", sensor, rule, "use hp_probe")
-        rule = "has no proof with hp_student, whose noise must scale with the intensity"
-        require(spec.noise_scale is None, "noise_scale", spec.noise_scale, rule, "use hp_probe")
-        stated = GUARANTEES[spec.guarantee]
-        each = stated.each_round and not stated.exchangeable
-        require(each, "guarantee", spec.guarantee, "is not what hp_student gives", "use guarantee='student'")
         half = np.all(np.asarray(spec.violation_risk) < 0.5)
         require(half, "violation_risk", spec.violation_risk, "must be below 0.5 for hp_student")
         known = self.form == "per_round" or spec.estimation_risk is not None
@@ -255,7 +248,7 @@ class HPStudent(Policy):
 
     def on(self, task: Task, **options: Any) -> Any:
         """This policy for a task; of several costs each has its own bound, and the smallest setting counts."""
-        self.check(task.spec)
+        self._check(task.spec)
         if task.spec.costs is not None:
             rule = "takes one cost with either=True, because the conformal guarantee has no proof for several"
             require(not self.either, "policy", self.name, rule, "use either=False")
@@ -278,17 +271,18 @@ class HPStudent(Policy):
         return combine.Either(whole=made, members=members).on(task)
 
     @cached_property
-    def start(self) -> Start:
-        """What is given while there is no bound."""
+    def _first(self) -> Start:
+        """The start dose."""
         return Start(self.start_dose, self.task, self.safe_spec)
 
-    @property
-    def start_action(self) -> float | None:
-        return self.start.action
+    @cached_property
+    def start(self) -> StartSetting:
+        return StartSetting(self._first.action, self._first.fallback)
 
     @property
-    def fallback_action(self) -> float | None:
-        return self.start.fallback
+    def allows_past_zeros(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] -- by an option
+        """No outcome may decide which rounds get nothing; anytime, none that comes after that is decided."""
+        return self.anytime
 
     @cached_property
     def anytime(self) -> bool:
@@ -317,7 +311,7 @@ class HPStudent(Policy):
         """Certified for one lane, plain for many."""
         return least_squares if lanes else triangle
 
-    def begin(self, state: Learned) -> None:
+    def begin(self, state: Learned, asked: Asked) -> None:
         self._learn(state)
 
     def bound(self, state: Learned, asked: Asked) -> Bound:
@@ -336,7 +330,7 @@ class HPStudent(Policy):
             safe = largest_safe_intensity(upper, 0.0, threshold=room)
         else:
             safe = largest_safe_intensity(where(known, upper, 0.0), 0.0, threshold=room)
-            safe = SafeSet(*(where(known, *parts) for parts in zip(safe, self.start.safe(asked), strict=True)))
+            safe = SafeSet(*(where(known, *parts) for parts in zip(safe, self._first.safe(asked), strict=True)))
             index, limit = where(seen.ready, seen.reward, 0.0), self._why_start(waiting, rounds)
         numbers = {
             "reward": seen.reward,

@@ -1,7 +1,7 @@
-"""The life of a round: decided, open, told; learned from and watched. `Agent` is that life in memory.
+"""Decisions, one at a time.
 
-    question ─► validation ─► learner ─► policy ─► decision ─► certificate
-    outcome  ─► outcome ─► learner, watch
+    question ─► validation ─► learning: policy.begin, bound, choose ─► decision ─► certificate
+    outcome  ─► outcome ─► learning: policy.tell; watch
 
-Read rules, decision, outcome, learner, kinds and agent in this order; then the learner of one family with its terms.
+Read rules, decision, outcome, learning and agent in this order; then the policy of one family.
 """

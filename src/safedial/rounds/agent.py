@@ -1,9 +1,7 @@
-"""`Agent`: the in-memory online learner.
+"""`Agent`: a policy in memory, one decision at a time.
 
-    context ─► Features ─► learner.predict ─► Policy.decide ─► dose curve ─► Dial ─► Decision
-    outcome ─► outcome.normalise ─► watch.reported, learner.learn
-
-The policy determines the learner (rounds/kinds.py).
+    context ─► Features ─► policy.begin, bound, choose ─► dose curve ─► Dial ─► Decision ─► policy.open
+    outcome ─► outcome.normalise ─► watch.reported, policy.tell
 
 Arguments are checked before anything changes: a call that raises `InvalidInput` leaves the agent unchanged.
 """
@@ -16,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from safedial.bounds.rounding import rounded_spec
 from safedial.errors import InvalidInput, require
 from safedial.io import read_archive, write_archive
 from safedial.model.dial import Dial, Features
@@ -25,10 +22,10 @@ from safedial.model.namespace import Array
 from safedial.model.noise_scale import NoiseScale
 from safedial.model.spec import SafetySpec
 from safedial.policies import Policy
-from safedial.rounds.decision import Decision, decide, intensity_of
-from safedial.rounds.kinds import make_learner, saved_policy
+from safedial.rounds.decision import Decision, intensity_of
+from safedial.rounds.learning import Advice, Learning
 from safedial.rounds.outcome import Asked, Outcome, Round, Sample, check_past, lost, normalise
-from safedial.rounds.rules import Rules, own_values, with_own_functions
+from safedial.rounds.rules import Rules, own_values, saved_policy, with_own_functions
 from safedial.rounds.validation import (
     check_decision,
     check_forgetting,
@@ -106,7 +103,7 @@ class Agent:
         rules = self._rules
         return (
             f"Agent(dim={rules.dim}, policy={rules.policy.name}, decisions={self._decisions}, "
-            f"informative_rounds={self._learner.samples}, alarmed={self.alarmed})"
+            f"informative_rounds={self._learning.samples}, alarmed={self.alarmed})"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -136,12 +133,12 @@ class Agent:
     @property
     def reward_coef(self) -> Array:
         """θ̂, computed from the maintained inverse."""
-        return self._learner.coef("reward")
+        return self._learning.coef("reward")
 
     @property
     def cost_coef(self) -> Array:
         """μ̂; with several costs one row for each, in their order."""
-        return self._learner.coef("cost")
+        return self._learning.coef("cost")
 
     @property
     def violations(self) -> int:
@@ -156,7 +153,7 @@ class Agent:
     @property
     def informative_rounds(self) -> int:
         """The number of outcomes learned from."""
-        return self._learner.samples
+        return self._learning.samples
 
     @property
     def evidence(self) -> float:
@@ -208,10 +205,10 @@ class Agent:
         """
         check_forgetting(forget, unrelated)
         if forget:
-            self._learner.forget(unrelated=unrelated)
+            self._learning.forget(unrelated=unrelated)
             self._open.clear()
             self._expected = self._decisions
-        self._learner.restart_evidence()
+        self._learning.restart_evidence()
         self._expect()
         self._watch.resumed("noise_broken" if self._stop_reason == "noise_broken" else "alarm", self._decisions)
         self._stop_reason = ""
@@ -243,7 +240,8 @@ class Agent:
     ) -> Decision:
         """What `decide` would advise now. Changes nothing; the coin of a randomised policy is 0.5."""
         asked = read_question(self._rules, context, baseline_cost, allow_extrapolation, proposal)
-        return self._advise(asked, self._predict(asked, preview=True))._replace(preview=True)
+        decision, _ = self._advise(asked, preview=True)
+        return decision._replace(preview=True)
 
     def decide_many(
         self,
@@ -372,9 +370,9 @@ class Agent:
         """Start with nothing learned and nothing decided."""
         whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
         require(whole and seed >= 0, "seed", seed, "must be a whole number >= 0")
-        self._rules, self._safe_spec = rules, rounded_spec(rules.spec)
-        self._learner: Any = make_learner(rules)
-        self._watch, self._stop_reason = Watch(rules, self._learner), ""
+        self._rules = rules
+        self._learning = Learning(rules)
+        self._watch, self._stop_reason = Watch(rules, self._learning), ""
         self._open: dict[int, Round] = {}
         self._decisions = self._expected = 0
         self._frozen = False
@@ -382,39 +380,37 @@ class Agent:
 
     def _decide(self, asked: list[Asked]) -> list[Decision]:
         """Decide each of these rounds, all from what is known now."""
-        self._learner.begin()
-        if self._learner.watches_itself:
-            self._notice()
-        return [self._decide_one(each) for each in asked]
+        made = []
+        for each in asked:
+            decision, advice = self._advise(each, begin=not made)
+            self._decided(each, decision, advice)
+            made.append(decision)
+        return made
 
-    def _decide_one(self, asked: Asked) -> Decision:
-        learner, coin = self._learner, self._rng.random() if self._rules.policy.randomised else 0.5
-        decision = self._advise(asked, self._predict(asked), coin)
-        self._decisions += 1
-        if learner.starts is not None:
-            learner.count_start(decision.guarantee)
-        watched = decision.certified and decision.intensity > 0.0 and not learner.watches_itself
-        place = learner.opened(asked, decision) if learner.reads_questions else learner.open(asked.vector)
-        self._open[self._decisions] = Round(self._decisions, place, decision.action, asked.baseline_cost, watched)
+    def _advise(self, asked: Asked, *, begin: bool = True, preview: bool = False) -> tuple[Decision, Advice]:
+        drawn = self._rules.policy.randomised and not preview
+        given = {"coin": self._rng.random() if drawn else 0.5, "stop_reason": self._stop_reason}
+        number = self._decisions + 1
+        made = self._learning.advise(self._rules, asked, number=number, begin=begin, preview=preview, **given)
+        if not (preview or self._watch.counts):
+            self._notice()
+        return made
+
+    def _decided(self, asked: Asked, decision: Decision, advice: Advice) -> None:
+        """Open a decided round."""
+        learning, number = self._learning, decision.round
+        self._decisions = number
+        learning.count_start(decision.guarantee)
+        watched = decision.certified and decision.intensity > 0.0 and self._watch.counts
+        place = learning.open(advice, decision)
+        self._open[number] = Round(number, place, decision.action, asked.baseline_cost, watched)
         if len(self._open) > OPEN_LIMIT:
             self._expect()
             del self._open[next(iter(self._open))]
-        return decision
-
-    def _predict(self, asked: Asked, *, preview: bool = False) -> Any:
-        learner = self._learner
-        if learner.reads_questions:
-            return learner.ask(asked, preview=preview)
-        return (learner.foresee if preview else learner.predict)(asked.vector, asked.norm)
-
-    def _advise(self, asked: Asked, prediction: Any, coin: float = 0.5) -> Decision:
-        number, stop_reason = self._decisions + 1, self._stop_reason
-        rules, spec, learner = self._rules, self._safe_spec, self._learner
-        return decide(rules, spec, learner, prediction, asked, number=number, coin=coin, stop_reason=stop_reason)
 
     def _notice(self) -> None:
-        """Stop if the watch or the learner's own evidence has reached its limit."""
-        if self._learner.watches_itself:
+        """Stop if the watch or the policy's own evidence has reached its limit."""
+        if not self._watch.counts:
             self._watch.notice()
         if not self._stop_reason and (self._watch.crossed or self._watch.noisy):
             self._stop_reason = self._watch.due
@@ -440,7 +436,7 @@ class Agent:
 
     def _check_open(self, vector: Array, number: int, sample: Sample | None = None) -> None:
         round_ = self._open.get(number)
-        self._learner.check_report(vector, number, round_.place if round_ else None, self._decisions)
+        self._learning.check_report(vector, number, round_.place if round_ else None, self._decisions)
         if sample is not None and not number:
             check_past(self._rules, sample)
 
@@ -453,21 +449,20 @@ class Agent:
         if not number:
             check_past(self._rules, sample)
         self._expect()
-        learner, round_ = self._learner, self._open.pop(number, None)
+        learning, round_ = self._learning, self._open.pop(number, None)
         nothing = round_ is not None and (sample.intensity == 0.0 or sample.unknown)
         if round_ is not None:
             gives = round_.watched or self._gives(round_)
-            if learner.watches_itself:
+            if not self._watch.counts:
                 self._watch.count(round_, sample)
             elif gives:
                 self._watch.reported(round_, sample, vector, norm)
-            withheld = gives and nothing and unrelated is False
-            self._frozen = self._frozen or (withheld and learner.in_order and self._rules.policy.learns)
-            unrelated = unrelated or (learner.leaves_own_zeros and not gives and not sample.unknown)
+            policy, withheld = self._rules.policy, gives and nothing and unrelated is False
+            self._frozen = self._frozen or (withheld and policy.in_order and policy.learns)
         if round_ is not None and nothing and unrelated and round_.place is not None:
-            learner.leave_out(round_.place)
+            learning.leave_out(round_.place)
         elif not self._frozen:
-            learner.learn(vector, norm, sample, round_.place if round_ else None)
+            learning.learn(vector, norm, sample, round_.place if round_ else None)
         self._notice()
 
 
@@ -486,14 +481,14 @@ def dump(agent: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         "seed": agent._seed,
         "coin": agent._rng.bit_generator.state,
     }
-    return header, {**agent._learner.state(), "monitor": agent._watch.packed()}
+    return header, {**agent._learning.state(), "monitor": agent._watch.packed()}
 
 
 def restored(kind: Any, rules: Rules, header: dict[str, Any], arrays: dict[str, Any]) -> Any:
     """An agent of class `kind` with its rules and everything that it learned, counted and watched."""
     agent = kind.__new__(kind)
     agent._start(rules, header["seed"])
-    agent._learner.restore(arrays)
+    agent._learning.restore(arrays)
     agent._decisions = header["decisions"]
     agent._open = {saved[0]: Round(*saved) for saved in header["open"]}
     agent._expected, agent._frozen, agent._stop_reason = header["expected"], header["frozen"], header["stopped"]

@@ -6,11 +6,13 @@ assumption behind the guarantee.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from safedial.model.dial import rounded_down
 from safedial.model.guarantee import GUARANTEES
 from safedial.policies import FACTORIES, shown_spec
+from safedial.policies.policy import Terms
 from safedial.rounds.decision import LIMITS, Certificate, Decision
 from safedial.rounds.rules import Rules
 from safedial.version import __version__
@@ -18,32 +20,31 @@ from safedial.version import __version__
 OWN = "policy {} is your own: that its rule keeps the guarantee is your proof, not one of this package"
 
 
-def statement(decision: Decision) -> str:
+def statement(decision: Decision, terms: Terms) -> str:
     """The guarantee in one sentence, or why there is none."""
-    rules = decision.rules
     if decision.fallback_reason:
-        return f"none: {LIMITS[decision.fallback_reason]}{rules.learner.fallback_note(decision)}"
-    return rules.learner.statement(decision)
+        return f"none: {LIMITS[decision.fallback_reason]}{terms.note}"
+    return terms.statement
 
 
 def certificate(decision: Decision, *, shared: bool = False) -> Certificate:
     """The certificate as plain values: the model, the bounds, the choice and the assumptions. If it is `shared`, its
     rules are those of all certificates, to be read only.
     """
-    facts = Certificate(_common(decision, shared), **decision.rules.learner.facts(decision))
-    name = decision.rules.policy.name
+    terms, name = decision.terms, decision.rules.policy.name
+    facts = Certificate(_common(decision, terms, shared), **terms.facts)
     if facts["holds"] and name not in FACTORIES:
         facts["assumptions"] = [*facts["assumptions"], OWN.format(name)]
     return facts
 
 
-def fixed_terms(rules: Rules) -> tuple[dict[str, Any], list[str]]:
-    """(the rules, the assumptions) as all certificates under these rules state them."""
+def shown_rules(rules: Rules) -> dict[str, Any]:
+    """The rules as all certificates under them state them."""
     written = rules.to_dict()
     shown = {"policy": written["policy"], "spec": shown_spec(rules.policy, written["spec"])}
     shown |= {"policy_reason": rules.policy_reason}
     shown |= {name: written[name] for name in ("dim", "dose", "dial", "features")}
-    return shown, rules.learner.fixed_assumptions(rules)
+    return shown
 
 
 def _copied(value: Any) -> Any:
@@ -53,21 +54,20 @@ def _copied(value: Any) -> Any:
     return [_copied(each) for each in value] if isinstance(value, list) else value
 
 
-def _common(decision: Decision, shared: bool) -> dict[str, Any]:
+def _common(decision: Decision, terms: Terms, shared: bool) -> dict[str, Any]:
     """The part that all guarantees share."""
-    rules, choice, guarantee = decision.rules, decision.choice, decision.guarantee
-    shown, assumptions = rules.fixed_terms
+    rules, guarantee = decision.rules, decision.guarantee
     return {
         "guarantee": guarantee,
-        "statement": statement(decision),
+        "statement": statement(decision, terms),
         "holds": GUARANTEES[guarantee].proved,
         "round": decision.round,
         "context": decision.context.tolist(),
         "extrapolated": list(decision.extrapolated),
-        **(shown if shared else _copied(shown)),
+        **(rules.shown if shared else _copied(rules.shown)),
         "baseline_cost": decision.baseline_cost,
-        "safe_intensity": choice.safe.intensity,
-        "reward_index": choice.reward_index,
+        "safe_intensity": decision.safe_intensity,
+        "reward_index": decision.found.index,
         "limit": decision.limit,
         "intensity": decision.intensity,
         "action": decision.action,
@@ -75,8 +75,16 @@ def _common(decision: Decision, shared: bool) -> dict[str, Any]:
         **proposed(decision),
         "fallback_action": rules.fallback_action,
         "version": __version__,
-        "assumptions": list(assumptions),
+        "assumptions": list(terms.assumptions),
     }
+
+
+def _arithmetic(decision: Decision, facts: dict[str, Any]) -> Sequence[str]:
+    """How the numbers gave the largest setting. A study's certificate names rounds by their ids."""
+    decided, policy = decision.plain, decision.rules.policy
+    if policy.names_rounds:
+        decided = decided._replace(numbers={**decided.numbers, "exceeding": facts["count"]["exceeding"]})
+    return policy.terms(decided).arithmetic
 
 
 def proposed(decision: Decision) -> dict[str, Any]:
@@ -118,8 +126,8 @@ def explain(decision: Decision, facts: dict[str, Any] | None = None) -> str:
         return "\n".join([*lines, f"  Guarantee: {facts['statement']}."])
     lines.append(f"  What set it: {LIMITS[decision.limit]}.")
     lines.append(f"  Guarantee: {facts['statement']}.")
-    lines += [f"  {line}" for line in decision.rules.learner.arithmetic(decision, facts)]
-    if decision.rules.learner.needs_reward(decision.rules):
+    lines += [f"  {line}" for line in _arithmetic(decision, facts)]
+    if decision.rules.policy.reads_reward:
         lines.append(
             f"  Expected benefit: the reward index is {facts['reward_index']:.4g} ({facts['policy']['name']})."
         )

@@ -12,69 +12,36 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.bounds.choice import Choice, check_intensities
-from safedial.bounds.confidence import Bounds
-from safedial.bounds.rounding import round_down, round_up
-from safedial.bounds.safe_set import SafeSet
+from safedial.bounds.choice import check_intensities
+from safedial.bounds.rounding import round_down
 from safedial.io import card, named_values
 from safedial.model.dial import Dial
 from safedial.model.guarantee import GUARANTEES
-from safedial.model.spec import SafetySpec
-from safedial.policies.policy import Decided
+from safedial.policies.policy import Bound, Decided, Terms, plain
 from safedial.rounds.outcome import Asked
 from safedial.rounds.rules import Rules
 
 
-def plain_choice(choice: Choice) -> Choice:
-    """The choice in plain floats, whatever numbers the policy used."""
-    bounds, safe = choice.bounds, choice.safe
-    radii = float(bounds.reward_radius), float(bounds.cost_radius)
-    noise = None if bounds.noise is None else float(bounds.noise)
-    return Choice(
-        float(choice.intensity),
-        SafeSet(float(safe.intensity), bool(safe.certified)),
-        Bounds(float(bounds.reward_upper), float(bounds.cost_upper), *radii, bool(bounds.refuted), noise),
-        float(choice.reward_index),
-        exploring=bool(choice.exploring),
-    )
+class Found(NamedTuple):
+    """What a policy found and chose, as plain values in its own unit.
 
+    Attributes:
+        index: benefit is expected where it is ≥ 0.
+        largest: [0, largest] keeps the guarantee.
+        chosen: what it chose, at most `largest`.
+        ready: False where nothing is known yet, and `largest` is a start.
+        certified: False where not even 0 keeps the guarantee.
+        refuted: whether the data contradict the spec.
+        limit: a key of `LIMITS`, where something of the policy's own set `largest` or `chosen`.
+    """
 
-def written_choice(choice: Choice) -> dict[str, Any]:
-    bounds, safe = choice.bounds, choice.safe
-    return {
-        "certified": bool(safe.certified),
-        "cost_radius": float(bounds.cost_radius),
-        "cost_upper": float(bounds.cost_upper),
-        "intensity": float(choice.intensity),
-        "refuted": bool(bounds.refuted),
-        "reward_index": float(choice.reward_index),
-        "reward_radius": float(bounds.reward_radius),
-        "reward_upper": float(bounds.reward_upper),
-        "safe_intensity": float(safe.intensity),
-        **({} if bounds.noise is None else {"noise": float(bounds.noise)}),
-        **({} if choice.ready else {"ready": False}),
-        **({"limit": choice.limit} if choice.limit else {}),
-        **({"settings": list(choice.settings)} if choice.settings else {}),
-    }
-
-
-def read_choice(said: Mapping[str, Any]) -> Choice:
-    """The inverse of `written_choice`."""
-    bounds = Bounds(
-        _bound(said["reward_upper"]),
-        _bound(said["cost_upper"]),
-        said["reward_radius"],
-        said["cost_radius"],
-        said["refuted"],
-        _bound(said["noise"]) if "noise" in said else None,
-    )
-    safe = SafeSet(said["safe_intensity"], said["certified"])
-    own = {"ready": said.get("ready", True), "limit": said.get("limit", ""), "settings": said.get("settings")}
-    return Choice(said["intensity"], safe, bounds, said["reward_index"], **own)
-
-
-def _bound(value: float | None) -> float:
-    return math.inf if value is None else value
+    index: Any
+    largest: float
+    chosen: float
+    ready: bool = True
+    certified: bool = True
+    refuted: bool = False
+    limit: str = ""
 
 
 # --- A decision
@@ -113,6 +80,7 @@ class Decision(NamedTuple):
         intensity: g_c(action) in [0, 1], the cost's share of a full dose.
         safe_action: the largest setting that keeps the guarantee, or None if nothing is certified.
         round: the decision's number, from 1.
+        found, numbers: what the policy found, and the plain numbers behind it.
         certified: whether the certified guarantee on the realized cost holds for this action, given the assumptions.
         fallback_reason: "" or a key of `LIMITS`: why nothing is certified and the fallback is advised.
         preview: True for an answer of `Agent.preview`, which decides nothing.
@@ -127,8 +95,8 @@ class Decision(NamedTuple):
     round: int
     certified: bool
     context: NDArray[np.float64]
-    prediction: Any
-    choice: Choice
+    found: Found
+    numbers: dict[str, Any]
     baseline_cost: float
     fallback_reason: str
     rules: Rules
@@ -147,29 +115,36 @@ class Decision(NamedTuple):
         """The guarantee for this action: "certified", "conformal", "declared" (you declared the dose safe) or
         "none".
         """
-        if self.fallback_reason:
-            return "none"
-        # At the lowest level, above what the bound allows, it is as safe as the start was declared to be.
-        return "declared" if self.choice.limit == "lowest_level" else guarantee_of(self.rules, self.choice)
+        return guarantee_of(self.rules, self.found, self.numbers, self.fallback_reason)
 
     @property
     def plain(self) -> Decided:
         """As the plain values that a policy's `terms` is given."""
-        choice = self.choice
-        chosen, largest = choice.settings or (choice.intensity, choice.safe.intensity)
+        found = self.found
         return Decided(
             number=self.round,
             baseline=self.baseline_cost,
-            index=choice.reward_index,
-            largest=largest,
-            chosen=chosen,
+            index=found.index,
+            largest=found.largest,
+            chosen=found.chosen,
             action=self.action,
-            ready=choice.ready,
+            ready=found.ready,
             guarantee=self.guarantee,
             limit=self.limit,
             reason=self.fallback_reason,
-            numbers=self.prediction,
+            numbers=self.numbers,
         )
+
+    @property
+    def terms(self) -> Terms:
+        """The words of its certificate."""
+        return self.rules.policy.terms(self.plain)
+
+    @property
+    def safe_intensity(self) -> float:
+        """The largest intensity that keeps the guarantee."""
+        largest = self.found.largest
+        return intensity_of(self.rules, largest) if self.rules.policy.unit == "setting" else largest
 
     @property
     def limit(self) -> str:
@@ -211,12 +186,16 @@ def proposal_answer(proposal: float | None, action: float) -> str:
     return "lowered" if action < proposal else "raised"
 
 
-def guarantee_of(rules: Rules, choice: Choice) -> str:
-    """The guarantee behind a choice that needs no fallback."""
-    guarantee = GUARANTEES[rules.policy.guarantee]
-    if choice.ready and math.isfinite(choice.bounds.cost_upper):
-        return guarantee.given
-    return guarantee.start if rules.start_action is None else "declared"
+def guarantee_of(rules: Rules, found: Found, numbers: Mapping[str, Any], fallback_reason: str) -> str:
+    """The guarantee of a decision: "none" for a fallback; of the start where nothing is known yet."""
+    if fallback_reason:
+        return "none"
+    if found.limit == "lowest_level":  # above what the bound allows: as safe as the start was declared to be
+        return "declared"
+    given = GUARANTEES[rules.policy.guarantee]
+    if found.ready and numbers.get("cost_upper", 0.0) is not None:
+        return given.given
+    return given.start if rules.start_action is None else "declared"
 
 
 LIMITS = {
@@ -279,80 +258,81 @@ LIMITS = {
 }
 
 
+AT_START = ("start_dose", "no_information", "open_rounds", "forgotten", "shield_start")
+"""The keys of `LIMITS` that say why a start is given."""
+
+
 def _limit(decision: Decision) -> str:
-    choice, dial, learner = decision.choice, decision.rules.dial, decision.rules.learner
-    if told := decision.fallback_reason or decision.limiter or learner.chosen(decision):
+    found, policy = decision.found, decision.rules.policy
+    if told := decision.fallback_reason or decision.limiter:
         return told
-    if choice.intensity == 0.0 and choice.safe.intensity > 0.0:
+    if policy.unit == "setting" and found.limit:  # it speaks of what the dial can be set to
+        return found.limit
+    if found.chosen == 0.0 and found.largest > 0.0:
         return "no_expected_benefit"
-    if decision.intensity == 0.0 and choice.intensity > 0.0:
+    if decision.intensity == 0.0 and found.chosen > 0.0:
         return "below_lowest_level"
-    if choice.exploring:
+    if decision.numbers.get("exploring"):
         return "exploration"
-    if choice.intensity < choice.safe.intensity:
+    if found.chosen < found.largest:
         return "probe"
-    if guard := learner.guarded(decision):
-        return guard
-    if dial.levels and decision.intensity < choice.intensity * (1.0 - 1e-9):
+    if found.limit and found.limit not in AT_START:
+        return found.limit
+    if decision.rules.dial.levels and decision.intensity < found.chosen * (1.0 - 1e-9):
         return "level"
-    if start := learner.start_limit(decision):
-        return start
-    if choice.intensity >= 1.0:
-        return "full_dose"
-    return GUARANTEES[decision.rules.policy.guarantee].limit
+    if found.limit:
+        return found.limit
+    return "full_dose" if found.chosen >= 1.0 else GUARANTEES[policy.guarantee].limit
 
 
-# --- From a policy's choice to a decision in the dial's units, by pure functions
+# --- From a policy's bound to a decision in the dial's units, by pure functions
 
 START_UNSAFE = ("no_certified_action", "start_refuted")
 
 
 def decide(
-    rules: Rules,
-    spec: SafetySpec,
-    learner: Any,
-    prediction: Any,
-    asked: Asked,
-    *,
-    number: int,
-    coin: float = 0.5,
-    stop_reason: str = "",
+    rules: Rules, asked: Asked, bound: Bound, chosen: Any, *, number: int, stop_reason: str = "", starts: Any = None
 ) -> Decision:
     """Decision `number`: the setting that the policy chooses, or the fallback if nothing can be guaranteed.
 
-    `spec` is the rules' spec, rounded to the safe side. `stop_reason` is "" or a key of `LIMITS`: the rule that stopped
-    the study or agent until a person resumes it.
+    `stop_reason` is "" or a key of `LIMITS`: the rule that stopped the study or agent until a person resumes it.
+    `starts` is how many decisions were given the start so far, where that is shown.
     """
-    if spec.noise_scale is not None and not learner.reads_questions:
-        prediction = prediction._replace(context=asked.vector)
-    baseline = round_up(asked.baseline_cost) if asked.baseline_cost else 0.0
-    prediction, choice = learner.choose(rules, spec, prediction, round=float(number), coin=coin, baseline_cost=baseline)
-    fallback_reason = stop_reason or ("assumption_broken" if choice.bounds.refuted else "")
-    if not fallback_reason and not choice.safe.certified:
+    found = Found(
+        float(bound.index), float(bound.largest), float(chosen), bool(bound.ready), bool(bound.certified),
+        bool(bound.refuted), bound.limit,
+    )  # fmt: skip
+    numbers = bound.numbers
+    if not rules.policy.plain_numbers:
+        numbers = {name: plain(value) for name, value in numbers.items()}
+    if starts is not None:
+        numbers["starts"] = starts
+    fallback_reason = stop_reason or ("assumption_broken" if found.refuted else "")
+    if not fallback_reason and not found.certified:
         fallback_reason = "no_certified_action"
     if fallback_reason:
         safe_setting, setting = None, rules.fallback_action
         if fallback_reason in START_UNSAFE and setting == rules.start_action:
             # The start dose was declared safe without this baseline cost, or has proved unsafe: it is no fallback here.
             setting = rules.dial.low
-    elif learner.reads_questions:
-        setting, safe_setting = learner.settings(rules, prediction, choice)
+    elif rules.policy.unit == "setting":
+        setting, safe_setting = found.chosen, found.largest
     else:
-        setting, safe_setting = settings_of(rules, choice)
-    certified = not fallback_reason and GUARANTEES[guarantee_of(rules, choice)].from_constants
-    given = (setting, intensity_of(rules, setting), safe_setting, number, certified, asked.vector, prediction, choice)
+        setting, safe_setting = settings_of(rules, found)
+    certified = GUARANTEES[guarantee_of(rules, found, numbers, fallback_reason)].from_constants
+    given = (setting, intensity_of(rules, setting), safe_setting, number, certified, asked.vector, found, numbers)
     return Decision(
         *given, asked.baseline_cost, fallback_reason, rules, extrapolated=asked.extrapolated, proposal=asked.proposal
     )
 
 
-def settings_of(rules: Rules, choice: Choice) -> tuple[float, float]:
-    """The setting of a choice of intensities, and the largest safe one, in the dial's units."""
-    if not 0.0 <= choice.intensity <= 1.0:
-        check_intensities(rules.policy.name, choice.intensity, choice.intensity)
-    safe_setting = setting = setting_of(rules, choice.safe.intensity)
-    if choice.intensity != choice.safe.intensity:
-        setting = setting_of(rules, choice.intensity)
+def settings_of(rules: Rules, found: Found) -> tuple[float, float]:
+    """The setting of a chosen intensity, and the largest safe one, in the dial's units."""
+    if not 0.0 <= found.chosen <= 1.0:
+        check_intensities(rules.policy.name, found.chosen, found.chosen)
+    safe_setting = setting = setting_of(rules, found.largest)
+    if found.chosen != found.largest:
+        setting = setting_of(rules, found.chosen)
     return setting, safe_setting
 
 
@@ -364,7 +344,7 @@ def intensity_of(rules: Rules, setting: float) -> float:
 def setting_of(rules: Rules, intensity: float) -> float:
     """The largest setting whose intensity is at most this one; a declared start dose keeps its declared setting.
 
-    If the learner gives at least the lowest level, rounding must not turn a positive intensity into nothing.
+    If the policy gives at least the lowest level, rounding must not turn a positive intensity into nothing.
     """
     if rules.start_action is not None and intensity == rules.policy.options["start_dose"]:
         return rules.start_action
@@ -373,5 +353,5 @@ def setting_of(rules: Rules, intensity: float) -> float:
     curve, dial = rules.dose.cost, rules.dial
     action = float(curve.action(round_down(intensity, curve.error_units)))
     setting = action if dial.is_plain else dial.setting(action)
-    least = rules.learner.least_setting(rules) if setting == dial.low else None
+    least = rules.policy.start.least if setting == dial.low else None
     return setting if least is None else least

@@ -13,9 +13,9 @@ import numpy as np
 from safedial.bounds.estimate import sample_weight
 from safedial.bounds.margin import round_risk, tail_factor
 from safedial.errors import InvalidInput, refusal, require
+from safedial.model.costs import exceeded
 from safedial.model.dial import real, reals
 from safedial.model.dose import DoseCurve
-from safedial.model.guarantee import GUARANTEES
 from safedial.model.namespace import Array
 from safedial.model.spec import SafetySpec
 from safedial.rounds.rules import Rules
@@ -45,23 +45,22 @@ def next_status(before: str, status: str, *, throttled: bool = False, given: boo
 
 class Asked(NamedTuple):
     """A request for a decision: the context, its norm, the features outside their ranges, the known cost of doing
-    nothing, what else the learner reads from the request, and the proposal that came with it.
+    nothing, and the proposal that came with it.
     """
 
     vector: Array
     norm: float
     extrapolated: tuple[str, ...] = ()
     baseline_cost: float = 0.0
-    stated: Any = None
     proposal: float | None = None
 
 
 class Round(NamedTuple):
     """A decided round that waits for its outcome.
 
-    `place` is its place in the learner; `watched` says whether the monitor counts it. A save file keeps the first five
-    fields. A study also keeps the context, its norm, the time of the decision and the first hexadecimal digits of its
-    event's hash (`tag`).
+    `place` is its place in the policy's state; `watched` says whether the monitor counts it. A save file keeps the
+    first five fields. A study also keeps the context, its norm, the time of the decision and the first hexadecimal
+    digits of its event's hash (`tag`).
     """
 
     number: int
@@ -134,7 +133,7 @@ def for_the_watch(rules: Rules, applied: float, measured: Any, baseline_cost: fl
 
 def stated_reward(rules: Rules, reward: Any) -> Any:
     """A reported reward; 0 where none is reported and the policy does not choose by it."""
-    if reward is None and rules.learner.needs_reward(rules):
+    if reward is None and rules.policy.reads_reward:
         words = f"must be reported: {rules.policy.name} learns from it which settings are worth giving"
         raise refusal("reward", reward, words, code="not_finite")
     return 0.0 if reward is None else reward
@@ -196,7 +195,7 @@ def check_past(rules: Rules, sample: Sample) -> None:
     require(not sample.unknown, "cost", sample.measured, rule, way_out)
     excluded = rules.spec.costs is None and sample.baseline_cost >= rules.spec.threshold
     given = sample.weight > 0.0 or excluded
-    if not given and GUARANTEES[rules.policy.guarantee].gaussian and rules.policy.options["guarantee"] != "anytime":
+    if not given and not rules.policy.allows_past_zeros:
         rule = "was given, in a round before the first decision: which rounds get nothing must not depend on outcomes"
         way_out = (
             "leave such rounds out if contexts alone decided it; else leave out the whole past, since the rounds after "
@@ -300,6 +299,27 @@ def cost_at_advice(rules: Rules, sample: Sample, advised: float) -> float | None
     return None if rescaled is None else sample.baseline_cost + rescaled
 
 
+def is_over(rules: Rules, cost: Any) -> bool:
+    """Whether a measured cost is beyond its limit, whatever was applied."""
+    return bool(exceeded(rules.spec, cost, rules.policy.direction))
+
+
+def exceeds(rules: Rules, sample: Sample, advised: float) -> bool:
+    """Whether an outcome is a violation, for people who count: at the advised setting, or below."""
+    if rules.parts is not None:
+        return any(exceeds(rules.parts[name], part, advised) for name, part in sample.cost.items())
+    cost = cost_at_advice(rules, sample, advised)
+    return cost is not None and is_over(rules, cost)
+
+
+def judges(rules: Rules, sample: Sample, advised: float) -> bool:
+    """Whether an outcome shows if the guarantee was kept."""
+    if rules.parts is not None:
+        return all(judges(rules.parts[name], part, advised) for name, part in sample.cost.items())
+    known = cost_at_advice(rules, sample, advised) is not None
+    return known and (not sample.unknown or exceeds(rules, sample, advised))
+
+
 def rescaled_cost(curve: DoseCurve, cost: float, applied: float, advised: float) -> float | None:
     """A lower bound on what a cost at `applied` would have been at the lower `advised`; None if that has no effect."""
     given, meant = float(curve.effect(applied)), float(curve.effect(advised))
@@ -307,15 +327,6 @@ def rescaled_cost(curve: DoseCurve, cost: float, applied: float, advised: float)
         return None
     rescaled = cost * (meant / given)
     return rescaled - RESCALING * abs(rescaled)
-
-
-def least_quotient(rules: Rules, sample: Sample, advised: float) -> float:
-    """A lower bound on C/g of a round whose setting was lowered because of its outcome: the advice would have cost at
-    least as much. −∞ where the cost shows nothing, or more was applied than advised.
-    """
-    above, intensity = sample.measured - sample.baseline_cost, float(rules.dose.cost.effect(rules.dial.action(advised)))
-    shown = above > 0.0 and intensity > 0.0 and sample.applied <= advised
-    return above / intensity * (1.0 - RESCALING) if shown else -math.inf
 
 
 def _quotient(name: str, value: float, intensity: float, weight: float) -> float:

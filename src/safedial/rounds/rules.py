@@ -1,4 +1,4 @@
-"""The rules: everything that is fixed for the life of a learner, and their one written form.
+"""The rules: everything that is fixed for the life of an agent or a study, and their one written form.
 
 `Rules.to_dict` gives plain values, and `Rules.from_dict` reads and checks them. A study's log, a save file and a
 certificate hold this form; a spec file and a cell of a sweep hold the parts that they state.
@@ -32,13 +32,15 @@ from numpy.typing import NDArray
 from safedial.bounds.radii import largest_noise, with_ridge
 from safedial.errors import InvalidInput, require, require_fields
 from safedial.model.brackets import Growth
+from safedial.model.costs import split_spec
 from safedial.model.dial import Dial, Features
 from safedial.model.dose import BUILT_IN, GRID, Dose, DoseCurve, as_dose
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.noise_scale import NoiseScale
 from safedial.model.spec import SafetySpec
-from safedial.policies import Policy, as_policy, make_policy
+from safedial.policies import FACTORIES, Policy, as_policy, make_policy
 from safedial.policies.classes import FunctionClass
+from safedial.policies.policy import BY_RULE
 
 
 class RuleFields(NamedTuple):
@@ -56,21 +58,19 @@ class RuleFields(NamedTuple):
     """Whether settings are intensities: a plain dial and the identity curve."""
     baseline_range: tuple[float, float] = (-math.inf, math.inf)
     """The range for a stated baseline cost."""
-    learner: Any = None
-    """The class of the learner that the policy needs (`rounds.learner.Learner`)."""
     parts: Any = None
     """The rules of each cost, by name, where a certified guarantee is split among several."""
 
 
 class Rules(RuleFields):
-    """Everything that is fixed for the life of a learner, and what follows from that alone."""
+    """Everything that is fixed for the life of an agent or a study, and what follows from that alone."""
 
     @cached_property
-    def fixed_terms(self) -> tuple[dict[str, Any], list[str]]:
+    def shown(self) -> dict[str, Any]:
         """What all certificates under these rules share, computed once. To be copied, never handed out."""
-        from safedial.rounds.certificate import fixed_terms
+        from safedial.rounds.certificate import shown_rules
 
-        return fixed_terms(self)
+        return shown_rules(self)
 
     @cached_property
     def policy_reason(self) -> str:
@@ -91,15 +91,6 @@ class Rules(RuleFields):
         told += [f"ridge {spec.ridge:.4g}"] if "radius" in same and spec.ridge == self.spec.ridge else []
         return f"; by rule: {', '.join(told)}" if told else ""
 
-    @cached_property
-    def sentence(self) -> str:
-        """The policy's guarantee in one sentence, for a learner without a sentence of its own."""
-        spec, guarantee = self.spec, GUARANTEES[self.policy.guarantee]
-        if guarantee.from_constants:
-            guarantee = GUARANTEES[spec.guarantee]
-        event = self.learner.event(self)
-        return guarantee.statement.format(event=event, threshold=spec.threshold, risk=spec.guaranteed_risk)
-
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON. The user's own functions appear only by name."""
         return {
@@ -111,14 +102,30 @@ class Rules(RuleFields):
         }
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> Rules:
-        """The inverse of `to_dict`, with checks. A part may also be an object; without `dim` the features give it."""
+    def from_dict(cls, fields: Mapping[str, Any], *, world: frozenset[str] = frozenset()) -> Rules:
+        """The inverse of `to_dict`, with checks. A part may also be an object; without `dim` the features give it.
+        `world` is what is known of the rounds (`policies.supports`).
+        """
         from safedial.rounds.validation import make_rules
 
         parts = read_parts({name: part for name, part in fields.items() if name != "policy"})
         dim = fields.get("dim", parts["features"].dim if "features" in parts else None)
         rest = {name: fields.get(name) for name in ("policy", "start_action", "fallback_action", "baseline_range")}
-        return make_rules(dim=dim, **parts, **rest)
+        return make_rules(dim=dim, world=world, **parts, **rest)
+
+
+def split_rules(rules: Rules) -> Rules:
+    """The rules with those of each cost, where a guarantee is split among several."""
+    if rules.spec.costs is None or not GUARANTEES[rules.spec.guarantee].splits:
+        return rules
+    return rules._replace(parts={name: _part(rules, name, spec) for name, spec in split_spec(rules.spec).items()})
+
+
+def _part(rules: Rules, name: str, spec: SafetySpec) -> Rules:
+    """One cost's rules: its spec, and its own dose curve where it states one."""
+    own = (rules.spec.costs or {})[name].curve or rules.dose.cost
+    is_identity = rules.dial.is_plain and own.name == "identity"
+    return rules._replace(spec=spec, dose=rules.dose._replace(cost=own), is_identity=is_identity)
 
 
 def named_policy(fields: Mapping[str, Any]) -> Policy:
@@ -310,3 +317,28 @@ def _check_values(fields: Mapping[str, Any], name: str, now: list[float]) -> Non
     require(
         off <= NEAR, name, off, "is the distance of this function from the saved one, which must be the same function"
     )
+
+
+# --- The policy of a save file
+
+
+def saved_policy(saved: Mapping[str, Any], given: Policy | None) -> Policy:
+    """The policy of a save file, from its written form; the given one if it or an option is the user's own."""
+    name, options = saved["name"], {option: value for option, value in saved.items() if option != "name"}
+    if given is not None:
+        require(given.name == name, "policy", given.name, f"must be the saved one, {name!r}")
+        return with_saved(given, options)
+    own = [] if name in FACTORIES else ["policy"]
+    own += sorted(key for key, value in options.items() if isinstance(value, dict) and "growth" not in value)
+    rule = f"was saved with your own {', '.join(own)}, which the file does not hold"
+    require(not own, "policy", name, rule, "give the policy again: Agent.load(path, policy=...)")
+    return make_policy(name, **options)
+
+
+def with_saved(policy: Policy, saved: Mapping[str, Any]) -> Policy:
+    """A user's policy with the saved options, where it leaves them to a rule; the others must be the saved ones."""
+    now = plain_options(policy.options)
+    open_ = {option for option, value in now.items() if value in (None, BY_RULE)}
+    other = sorted(option for option, value in saved.items() if option not in open_ and now.get(option) != value)
+    require(not other, "policy", policy.name, f"has other options than the saved one: {', '.join(other)}")
+    return replace(policy, **{option: saved[option] for option in open_ if option in saved})

@@ -15,15 +15,12 @@ from safedial.model.dose import as_dose
 from safedial.model.namespace import Array
 from safedial.model.noise_scale import check_rises
 from safedial.model.spec import LARGEST, NUMBERS, SafetySpec
-from safedial.policies import check_proved
 from safedial.policies.estimates import dnrm2
 from safedial.policies.policy import Task
 from safedial.policies.supports import check_supported
 from safedial.rounds.decision import Decision
-from safedial.rounds.kinds import split_rules
 from safedial.rounds.outcome import Asked
-from safedial.rounds.policy_learner import Driver
-from safedial.rounds.rules import Rules, by_rule, longest_context
+from safedial.rounds.rules import Rules, by_rule, longest_context, split_rules
 
 Result = TypeVar("Result")
 
@@ -39,8 +36,9 @@ def make_rules(
     start_action: Any = None,
     fallback_action: Any = None,
     baseline_range: Any = None,
+    world: frozenset[str] = frozenset(),
 ) -> Rules:
-    """The rules of an agent or a study, checked."""
+    """The rules of an agent or a study, checked; `world` is what is known of its rounds (`policies.supports`)."""
     whole = isinstance(dim, (int, np.integer)) and not isinstance(dim, bool) and dim >= 1
     way_out = "give dim, the number of values in a context, or features, which tell it"
     require(whole, "dim", dim, "must be a whole number >= 1", way_out)
@@ -56,14 +54,18 @@ def make_rules(
         require(features.dim == dim, "dim", dim, f"must equal the features' dimension, {features.dim}")
     curves = as_dose(dose)
     rule, spec = by_rule(policy, spec, int(dim))
-    check_supported(rule, Task(dim=1, spec=spec, dose=as_dose(None), live=True))
-    check_proved(rule, spec)
     is_identity = dial_.is_plain and curves.cost.name == "identity"
     between = _baseline_range(baseline_range)
-    rules = Rules(spec, rule, curves, dial_, int(dim), dial_.low, features, None, is_identity, between, Driver(rule))
-    rules = rules.learner.started(split_rules(rules), start_action)
-    given = rules.fallback_action if fallback_action is None else fallback_action
-    return rules._replace(fallback_action=_fallback(dial_, given))
+    start = None if start_action is None else real("start_action", start_action)
+    task = Task(
+        dim=int(dim), spec=spec, dose=curves, dial=dial_, features=features, start_action=start, live=True, world=world
+    )
+    check_supported(rule, task)
+    made = rule.on(task)
+    start, fallback, _ = made.start
+    given = next((each for each in (fallback_action, fallback) if each is not None), None)
+    rules = Rules(spec, made, curves, dial_, int(dim), _fallback(dial_, given), features, start, is_identity, between)
+    return split_rules(rules)
 
 
 def read_contexts(rules: Rules, contexts: Any) -> list[tuple[Array, float]]:
@@ -78,15 +80,15 @@ def read_question(
     allow_extrapolation: Any = False,
     proposal: Any = None,
 ) -> Asked:
-    """What an agent is asked: the context, its baseline cost, and what the learner takes from the question."""
+    """What an agent is asked: the context, its baseline cost, and the proposal."""
     asked = read_new_context(rules, context, allow_extrapolation)
     if baseline := read_baseline(rules, baseline_cost):
         asked = asked._replace(baseline_cost=baseline)
-    if rules.learner.reads_questions:
-        return rules.learner.read_question(rules, asked, proposal)
-    if proposal is not None:
+    if proposal is None:
+        return asked
+    if not rules.policy.takes_proposal:
         raise refusal("proposal", proposal, f"is not for {rules.policy.name}", "leave it out")
-    return asked
+    return asked._replace(proposal=real("proposal", proposal))
 
 
 def read_questions(

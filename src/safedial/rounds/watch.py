@@ -18,8 +18,17 @@ import numpy as np
 
 from safedial.bounds import monitor
 from safedial.model.namespace import Array
-from safedial.rounds.learner import Learner
-from safedial.rounds.outcome import Round, Sample, allowed_risk, cost_at_advice, counted_from
+from safedial.rounds.learning import Learning
+from safedial.rounds.outcome import (
+    Round,
+    Sample,
+    allowed_risk,
+    cost_at_advice,
+    counted_from,
+    exceeds,
+    is_over,
+    judges,
+)
 from safedial.rounds.rules import Rules
 
 FLAGS = ("crossed", "noisy", "tails")
@@ -28,16 +37,19 @@ COUNTS = ("unwatched", "new_unwatched", "new_watched", "unwatched_from", "watche
 
 
 class Watch:
-    """What the outcomes of a learner's rounds say about its guarantee; `level` bounds the chance of any false alarm.
+    """What the outcomes of rounds say about their guarantee; `level` bounds the chance of any false alarm.
+
+    A policy whose counted violations are no evidence has evidence of its own; its violations are then only counted.
 
     `monitor` and `tails` hold the evidence; `crossed` and `noisy` say whether it ever reached its limit. `unwatched`
     counts the rounds with a guarantee that ended without an outcome to count; `new_unwatched` of `new_watched` count
     since that rule was resumed. Each `…_from` is the last round before a resume.
     """
 
-    def __init__(self, rules: Rules, learner: Learner, level: float = 0.01) -> None:
-        self.rules, self.learner, self.level = rules, learner, level
-        self.specs = learner.specs(rules)
+    def __init__(self, rules: Rules, learning: Learning, level: float = 0.01) -> None:
+        self.rules, self.learning, self.level = rules, learning, level
+        self.counts = rules.policy.counts
+        self.specs = [rules.spec] if rules.parts is None else [part.spec for part in rules.parts.values()]
         self.monitor = monitor.init()
         self.tails = [0.0] * (1 + len(self.specs))
         self.crossed = self.noisy = False
@@ -47,7 +59,7 @@ class Watch:
     @property
     def evidence(self) -> float:
         """Evidence that the guarantee is broken, or that rounds are not exchangeable: starts at 1; 1/level stops."""
-        own = self.learner.evidence
+        own = self.learning.evidence
         return float(monitor.evidence(self.monitor)) if own is None else own
 
     @property
@@ -59,16 +71,16 @@ class Watch:
     def due(self) -> str:
         """The rule that has fired: a key of `LIMITS`, or ""."""
         if self.crossed:
-            return self.learner.stop_rule
+            return "alarm" if self.counts else self.learning.stop_rule or self.rules.policy.stop_rules[0]
         return "noise_broken" if self.noisy else ""
 
     def notice(self) -> None:
-        """Record the learner's own alarm."""
-        self.crossed = self.crossed or self.learner.alarmed
+        """Record an alarm of the policy's own evidence."""
+        self.crossed = self.crossed or self.learning.stop_rule != ""
 
     def guaranteed(self, round_: Round) -> Round:
         """Count a decided round as kept. Returns the round, no longer watched if it can prove nothing."""
-        if self.learner.watches_itself:
+        if not self.counts:
             self.new_watched += round_.watched
             return round_
         self.tails = monitor.expect(self.tails)
@@ -102,16 +114,16 @@ class Watch:
         dropped: bool = False,
     ) -> list[float]:
         """Compare a reported outcome with the guarantee and the stated noise, whatever other rounds are open.
-        `dropped`: the learner takes nothing from it. Returns what it added to `tails`, or [].
+        `dropped`: the policy takes nothing from it. Returns what it added to `tails`, or [].
         """
-        if self.learner.watches_itself:
-            judges = _throttled_judges if throttled else self.learner.judges
+        if not self.counts:
+            shows = _throttled_judges if throttled else judges
             hidden = dropped and self._hides(round_, sample)
-            if round_.watched and (hidden or not judges(self.rules, sample, round_.action)):
+            if round_.watched and (hidden or not shows(self.rules, sample, round_.action)):
                 self.unseen(round_)
             return []
         scatters = sample.weight > 0.0 and round_.number > self.tails_from
-        parts = self.learner.parts(self.rules, sample) if scatters or round_.watched else []
+        parts = self._parts(sample) if scatters or round_.watched else []
         added = self._observe(parts, context, norm) if scatters else []
         over = self._exceeds(round_, sample, parts, throttled=throttled)
         if over is None:
@@ -127,7 +139,7 @@ class Watch:
         """
         if added and round_.number > self.tails_from:
             self.tails = [each - part for each, part in zip(self.tails, added, strict=True)]
-        parts = self.learner.parts(self.rules, before)
+        parts = self._parts(before)
         over = self._exceeds(round_, before, parts)
         if over is None:
             self.unseen(round_, -1)
@@ -137,9 +149,15 @@ class Watch:
 
     def exceeded(self, round_: Round, sample: Sample, *, throttled: bool = False) -> bool:
         """Whether an outcome shows that a round exceeded its threshold at the advised setting."""
-        if self.learner.watches_itself:
-            return self.learner.exceeds(self.rules, sample, round_.action)
-        return bool(self._exceeds(round_, sample, self.learner.parts(self.rules, sample), throttled=throttled))
+        if not self.counts:
+            return exceeds(self.rules, sample, round_.action)
+        return bool(self._exceeds(round_, sample, self._parts(sample), throttled=throttled))
+
+    def _parts(self, sample: Sample) -> list[tuple[Rules, str, Sample]]:
+        """The known costs of an outcome, each with its rules and the beginning of the names of its numbers."""
+        if self.rules.parts is None:
+            return [(self.rules, "", sample)]
+        return [(self.rules.parts[name], f"{name}.", part) for name, part in sample.cost.items()]
 
     def _exceeds(self, round_: Round, sample: Sample, parts: list[Any], *, throttled: bool = False) -> bool | None:
         """Whether a watched round exceeded its threshold; None if its outcome does not show it."""
@@ -153,14 +171,14 @@ class Watch:
         return None if unclear and not over else over
 
     def _hides(self, round_: Round, sample: Sample) -> bool:
-        """Whether an excess leaves the evidence, or may do so, where a learner that watches itself drops its round.
+        """Whether an excess leaves the evidence, or may do so, where a policy with evidence of its own drops its round.
         It is not bet on: of the rounds that are left out, those that exceed are a selection.
         """
-        return sample.unknown or self.learner.exceeds(self.rules, sample, round_.action)
+        return sample.unknown or exceeds(self.rules, sample, round_.action)
 
     def count(self, round_: Round, sample: Sample) -> None:
-        """Count an outcome of a learner that watches itself, for display: violations are not its evidence."""
-        over = self.learner.exceeds(self.rules, sample, round_.action)
+        """Count an outcome for display, where violations are not the evidence."""
+        over = exceeds(self.rules, sample, round_.action)
         seen = self.monitor
         self.monitor = seen._replace(rounds=seen.rounds + 1.0, violations=seen.violations + float(over))
 
@@ -168,9 +186,10 @@ class Watch:
         """Keep a cost above the threshold in the evidence though its round is now void. Returns whether it was one.
 
         The round was decided and its outcome is known, so the product stays valid, and a void cannot hide a violation.
-        A wrongly reported outcome is corrected instead. If the learner watches itself, the round is unwatched.
+        A wrongly reported outcome is corrected instead. Where the policy has evidence of its own, the round counts as
+        unwatched.
         """
-        if not (round_.watched and self.learner.exceeds(self.rules, sample, round_.action)):
+        if not (round_.watched and exceeds(self.rules, sample, round_.action)):
             return False
         self.reported(round_, sample._replace(weight=0.0), round_.context, round_.norm, dropped=True)
         return True
@@ -184,7 +203,7 @@ class Watch:
     def judge(self, level: float) -> None:
         """From now on `level` bounds the chance of a false alarm; the evidence so far is judged by it too."""
         self.level = level
-        if not self.learner.watches_itself:
+        if self.counts:
             self.crossed = self.crossed or bool(monitor.alarm(self.monitor, level))
             self.noisy = self.noisy or self._is_noisy()
 
@@ -196,7 +215,7 @@ class Watch:
         """After `rounds` decisions, restart what this rule watches, and nothing else."""
         if rule == "alarm":
             self.monitor, self.crossed, self.watched_from = monitor.init(), False, rounds
-        elif rule in self.learner.stop_rules:
+        elif rule in self.rules.policy.stop_rules:
             self.crossed = False
         elif rule == "noise_broken":
             self.tails, self.noisy, self.tails_from = [0.0] * len(self.tails), False, rounds
@@ -204,12 +223,12 @@ class Watch:
             self.new_unwatched, self.new_watched, self.unwatched_from = 0, 0, rounds
 
     def _observe(self, parts: list[Any], context: Array, norm: float) -> list[float]:
-        """Compare the residuals of an outcome's parts (`Learner.parts`) with the stated noise. An estimate raised by
-        rounding is not noise. Returns what was added to `tails`.
+        """Compare the residuals of an outcome's parts with the stated noise. An estimate raised by rounding is not
+        noise. Returns what was added to `tails`.
         """
         found = list(self.tails)
-        for place, (rules, learner, part) in enumerate(parts, start=1):
-            seen = learner.residuals(rules, context, norm, part)
+        for place, (rules, of, part) in enumerate(parts, start=1):
+            seen = self.learning.residuals(context, norm, part, of)
             if seen is None:
                 return []
             reward, reward_slack, cost, cost_slack, raised = seen
@@ -237,7 +256,7 @@ def _throttled_judges(rules: Rules, sample: Sample, advised: float) -> bool:
     """
     spec = rules.spec
     sensors = spec.threshold_on == "measured" and spec.cost_sensor_noise > 0.0
-    return rules.learner.is_over(rules, sample.measured) and sample.applied <= advised and not sensors
+    return is_over(rules, sample.measured) and sample.applied <= advised and not sensors
 
 
 def _throttled_cost(rules: Rules, sample: Sample, advised: float) -> float | None:

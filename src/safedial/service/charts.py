@@ -60,14 +60,14 @@ def series(track: Track, points: int) -> dict[str, Any]:
             "guarantee": rules.spec.guarantee,
             "proved": _proved(track),
             "policy": rules.policy.name,
-            "reads_reward": rules.learner.needs_reward(rules),
+            "reads_reward": rules.policy.reads_reward,
             "dial": rules.dial.to_dict(),
             "fallback_action": rules.fallback_action,
             "labels": track.study.spec.fields.get("labels", {}),
             "due_after": guard.deadline,
             "stops_after": guard.max_open_hours,
             "units": dict(rules.features.units or {}) if rules.features else {},
-            "alarm_at": 100.0 if track.study.spec.learner.watches_itself else 1.0 / guard.alarm_level,
+            "alarm_at": 1.0 / guard.alarm_level if rules.policy.counts else 100.0,
             "counts": counts(track, path),
             "interval": list(share_interval(over.sum(), known.sum())),
             "stops": [_turn(stop) for stop in track.stops[-20:]],
@@ -123,7 +123,7 @@ def counts(track: Track, path: Any = None) -> dict[str, Any]:
             "expired": int(track.overdue.sum()),
             "void": int(np.isin(status, (VOID, EXPIRED, THROTTLED)).sum() + track.column("withheld").sum()),
             "imported": track.imported,
-            "evidence": None if track.study.spec.learner.watches_itself else evidence,
+            "evidence": evidence if track.study.spec.rules.policy.counts else None,
             "stop_reason": track.stop_reason,
             "resumes": len(track.resumes),
             "unwatched": unwatched(track),
@@ -151,7 +151,7 @@ def _learning(track: Track) -> dict[str, Any]:
     learned = np.arange(track.rows) >= track.learned_from
     lost = (track.column("blocked") > 0) & ~track.overdue & learned
     if not study.ordered:
-        return {"waits_for": None, "waiting": 0, "frozen": bool(lost.any()) and study.learner.in_order}
+        return {"waits_for": None, "waiting": 0, "frozen": bool(lost.any()) and study.rules.policy.in_order}
     first = int(np.argmax(np.append((track.has_status(OPEN) | track.overdue) & learned, True)))
     held = (track.has_status(*KNOWN, THROTTLED, VOID, EXPIRED) & ~track.overdue)[first:].sum()
     waits = int(track.value("seq", first)) if first < track.rows else None
@@ -209,7 +209,7 @@ def _evidence(track: Track, points: int, path: Any) -> tuple[Any, Any, Any]:
     """(number of decisions, number of the event, evidence) over time: from the columns, or as stated in the decisions
     of a study that watches itself.
     """
-    if track.study.spec.learner.watches_itself:
+    if not track.study.spec.rules.policy.counts:
         stated = track.column("evidence")
         number = np.flatnonzero(np.isfinite(stated))
         spots = np.unique(np.linspace(0, len(number) - 1, min(points, len(number))).astype(int))

@@ -23,7 +23,17 @@ from safedial.bounds.margin import round_risk, tail_factor
 from safedial.bounds.monitor import ODDS, Monitor, evidence
 from safedial.bounds.tolerated import Cost
 from safedial.model.guarantee import GUARANTEES
-from safedial.rounds.outcome import STATUSES, Sample, cost_at_advice, counted_from, for_the_watch, next_status
+from safedial.rounds.outcome import (
+    STATUSES,
+    Sample,
+    cost_at_advice,
+    counted_from,
+    exceeds,
+    for_the_watch,
+    is_over,
+    judges,
+    next_status,
+)
 from safedial.study.database import reading, sa
 from safedial.study.event import DECISIONS, EVENT_KINDS, RoundHistory, orjson, waits
 from safedial.study.reducer import TAG
@@ -47,7 +57,7 @@ COLUMNS = (
     *("applied_action", "reward", "cost", "over", "resolved", "status", "withheld", "blocked"),
 )
 _DECIDED = (
-    *("action", "safe_action", "prediction.reward", "round", "baseline_cost", "evidence", "proposal"),
+    *("action", "safe_action", "numbers.reward", "round", "baseline_cost", "evidence", "proposal"),
     *("intensity", "fallback_reason", "guarantee", "limiter", "key", "meta", "unit", "visit"),
 )
 _OTHERS = ("reward", "cost", "applied_action", "throttled", "unrelated", "rule", "evidence", "keep_learning")
@@ -180,11 +190,11 @@ class Track:
     def _decided(self, seq: int, at: int, tag: int, fields: list[Any]) -> None:
         *numbers, intensity, fallback_reason, guarantee, limiter = fields[:-4]
         visit = Visit(*fields[-4:])
-        said, learner = GUARANTEES[guarantee], self.study.spec.at(seq).learner
+        said, policy = GUARANTEES[guarantee], self.study.spec.at(seq).rules.policy
         watched = not fallback_reason and said.claimed
-        start = watched and (said.from_constants or not said.proved) and learner.watches_itself
+        start = watched and (said.from_constants or not said.proved) and not policy.counts
         proved = float(said.proved) if said.claimed else nan
-        given = waits({"intensity": intensity, "limiter": limiter}, learner.awaits_all)
+        given = waits({"intensity": intensity, "limiter": limiter}, policy.zero_tells)
         known = (seq, at, tag, *(nan if number is None else number for number in numbers), watched, start, proved)
         unknown = (nan, nan, nan, False, nan, CODE[next_status("", "open", given=given)], False, False)
         for column, value in zip(self._columns.values(), (*known, *unknown), strict=True):
@@ -208,13 +218,13 @@ class Track:
         if known.values:
             applied = columns["applied_action"][row] = known.applied
             told = known.values["cost"]
-            over = columns["over"][row] = spec.learner.is_over(spec.rules, told)
+            over = columns["over"][row] = is_over(spec.rules, told)
             columns["reward"][row] = known.values["reward"]
             several = spec.rules.spec.costs
             columns["cost"][row] = self._share(row, several, told, over=over) if several else told
             partial = bool(several) and None in told.values()
             nothing = CODE[known.status] in KNOWN and (applied <= spec.rules.dial.low or partial)
-            withheld = nothing and bool(known.unrelated or not spec.learner.awaits_all)
+            withheld = nothing and bool(known.unrelated or not spec.rules.policy.zero_tells)
             lost = bool(known.values["throttled"]) or (withheld and lost)
         columns["withheld"][row], columns["blocked"][row] = withheld, lost
         if not (known.status == "expired" and lost) and isnan(columns["resolved"][row]):
@@ -282,7 +292,7 @@ def log_path(track: Track) -> tuple[Any, Any]:
     that watches its own assumptions has another, which its decisions state.
     """
     track = track.phases[-1]
-    if track.study.spec.learner.watches_itself:
+    if not track.study.spec.rules.policy.counts:
         return np.empty(0), np.empty((0, len(ODDS)))
     resumes = [turn.seq for turn in track.resumes if turn.rule == "alarm"]
     when, gain = _gains(track, resumes)
@@ -323,8 +333,8 @@ def unwatched(track: Track) -> int:
 
 def _unwatched(track: Track) -> int:
     (watched, _), (_, over), spec = _watched(track), _over_threshold(track), track.study.spec
-    # A learner that watches itself takes no evidence from a round that it leaves out or loses.
-    hidden = over & spec.learner.watches_itself
+    # A policy with evidence of its own takes none from a round that it leaves out or loses.
+    hidden = over & (not spec.rules.policy.counts)
     gone = (track.has_status(VOID, EXPIRED) & (hidden | ~over)) | (hidden & (track.column("withheld") > 0))
     return int((watched & (gone | (track.has_status(THROTTLED, *KNOWN) & _judged(track)[1]))).sum())
 
@@ -333,7 +343,7 @@ def _voided_excess(track: Track) -> Any:
     """Rounds that were declared void after a cost above the threshold was reported; they stay in the evidence."""
     over, rules = track.column("over") > 0, track.study.spec.rules
     for row, sample, advised in _above_advice(track):
-        over[row] = rules.learner.exceeds(rules, sample, advised)
+        over[row] = exceeds(rules, sample, advised)
     return (track.column("status") == VOID) & over & _watched(track)[0]
 
 
@@ -342,9 +352,10 @@ def _watched(track: Track) -> tuple[Any, Any]:
     study, number = track.study.spec, track.column("number")
     watched = (track.column("watched") > 0) & (track.column("status") != NOTHING)
     allowed = np.zeros(number.shape)
-    for spec in study.learner.specs(study.rules):
+    counts, parts = study.rules.policy.counts, study.rules.parts
+    for spec in [study.rules.spec] if parts is None else [part.spec for part in parts.values()]:
         risk = round_risk(spec, number)
-        if not study.learner.watches_itself:
+        if counts:
             least = tail_factor(spec, number) * spec.cost_sensor_noise
             if spec.threshold_on != "measured" and spec.cost_sensor_noise > 0.0:
                 risk, least = np.minimum(2.0 * risk, 1.0), 0.0
@@ -367,7 +378,7 @@ def _judged(track: Track) -> tuple[Any, Any]:
         sensors = spec.threshold_on == "measured" and spec.cost_sensor_noise > 0.0
         costs = np.where(throttled & ~(high & below & (not sensors)), np.nan, costs)
         silent |= np.isnan(costs)
-        if not rules.learner.watches_itself:
+        if rules.policy.counts:
             over |= costs > counted_from(spec, number)
         else:  # one excess in spite of the throttle tells, whatever the other costs are
             over |= throttled & ~np.isnan(costs)
@@ -382,7 +393,7 @@ def _costs_at_advice(track: Track) -> list[tuple[Any, Any]]:
     for row, sample, advised in _above_advice(track):
         for name, (part, costs) in parts.items():
             one = sample.cost.get(name) if name else sample
-            meant = cost_at_advice(part, one, advised) if one and part.learner.judges(part, one, advised) else None
+            meant = cost_at_advice(part, one, advised) if one and judges(part, one, advised) else None
             costs[row] = np.nan if meant is None else meant
     return list(parts.values())
 

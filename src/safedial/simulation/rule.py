@@ -118,8 +118,8 @@ class Rule(NamedTuple):
         asked = Asked(now.context, self.norm(now.context), number, self.world.baseline_cost, coin)
         known = None
         if policy.knows_truth:
-            asked, known = asked._replace(stated=_truth(now, asked.norm)), self._best(now)
-        policy.begin(state)
+            asked, known = asked._replace(truth=_truth(now, asked.norm)), self._best(now)
+        policy.begin(state, asked)
         if known is None:
             found = policy.bound(state, asked)
             chosen, largest = policy.choose(found, asked), found.largest

@@ -30,7 +30,7 @@ from safedial.model.dose import Dose, DoseCurve, as_dose
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.own_names import made_by
 from safedial.model.spec import SafetySpec, check_grids
-from safedial.policies import Policy, as_policy, check_proved
+from safedial.policies import Policy, as_policy
 from safedial.policies.policy import Task
 from safedial.policies.supports import check_supported
 from safedial.rounds.rules import named_policy
@@ -301,7 +301,6 @@ def _check(policy: Policy, world: Any, spec: Any, *, rounds: Any, points: Any) -
         for cost, each in several.items():
             require(each.noise is not None, f"noise of costs[{cost!r}]", None, rule, way_out)
         require(several or getattr(spec, name) is not None, name, None, rule, way_out)
-    check_proved(policy, spec)
     check_supported(policy, Task(dim=world.dim, spec=spec, dose=as_dose(None), world=world.facts))
     most = policy.most_rounds
     require(rounds <= most, "rounds", rounds, f"exceed max_points = {most} of the kernel class")

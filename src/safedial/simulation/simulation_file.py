@@ -11,8 +11,7 @@ import numpy as np
 from safedial.errors import require
 from safedial.io import read_archive, write_archive
 from safedial.policies import Policy
-from safedial.rounds.kinds import saved_policy
-from safedial.rounds.rules import read_parts, write_parts
+from safedial.rounds.rules import read_parts, saved_policy, write_parts
 from safedial.simulation.worlds import world_from_dict
 from safedial.version import __version__
 

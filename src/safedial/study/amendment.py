@@ -9,17 +9,17 @@ new evidence. What is open, and for how long, is limited by the latest guard, fo
 but what an amendment must not hide: a stop, the resumes, the earlier amendments, what the stop rule counts (decisions,
 and outcomes above the threshold of their own phase) and, on the same dial, the last setting.
 
-The new guarantee begins with an empty learner, as a new study would, unless what was learned does not depend on what
+The new guarantee begins with nothing learned, as a new study would, unless what was learned does not depend on what
 has changed:
 
-* the guard's rules that only stop a study (`STOPS`), and what is only shown (`SHOWN`): whatever the learner, it learns
+* the guard's rules that only stop a study (`STOPS`), and what is only shown (`SHOWN`): whatever the policy, it learns
   the same with others;
-* what the learner of a certified policy of this package names (`Learner.kept_through`). The linear estimate names the
+* what a policy says that its state stays valid through (`Policy.keeps`). The linear ones of this package say so of the
   threshold, the fallback and the guard: its confidence set is made of contexts and outcomes, without τ, and holds for
   all rounds at once, so it holds for a τ chosen at any time, from whatever was seen, and whatever lowers an action. Its
   risk is spent once, from its first round on. If the noise is learned too, there is no such proof.
 
-The rounds then keep one numbering, one queue and one learner.
+The rounds then keep one numbering, one queue and one state.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from dataclasses import replace
 from typing import Any
 
 from safedial.errors import require
-from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import NAMES, SafetySpec
 from safedial.policies import FACTORIES
 from safedial.study.event import Event
@@ -84,12 +83,11 @@ def amended_spec(before: StudySpec, fields: Mapping[str, Any], *, since: int = 0
     return replace(made, before=before, since=since, began=began)
 
 
-def _bound(before: StudySpec, after: StudySpec, kept_through: tuple[str, ...] = ()) -> list[str]:
-    """The changed fields on which learning may depend: all but those that are shown, stop a study or are named. Without
-    any (and with none named) the phase goes on, because nothing that is guaranteed, learned or advised changes.
+def _bound(before: StudySpec, after: StudySpec) -> list[str]:
+    """The changed fields on which learning may depend: all but those that are shown, or that only stop a study. Without
+    any the phase goes on, because nothing that is guaranteed, learned or advised changes.
     """
-    same = _limits(before) == _limits(after)
-    free = (*kept_through, *(("guard",) if same else ()), *SHOWN)
+    free = (*(("guard",) if _limits(before) == _limits(after) else ()), *SHOWN)
     return [name for name in changed_in(before, after) if name not in free]
 
 
@@ -134,12 +132,11 @@ def keeps_learning(before: StudySpec, after: StudySpec, wanted: Any = None) -> b
     rule = "starts learning again, though nothing changes that learning or the guarantee depends on"
     way_out = "leave it out, or create a new study; hp_conformal, hp_shield and hp_student: resume with forget"
     require(wanted is not False or _bound(before, after), "keep_learning", wanted, rule, way_out)
-    policy, spec = before.rules.policy, before.rules.spec
-    certified = policy.name in FACTORIES and GUARANTEES[policy.guarantee].from_constants and not spec.learns_noise
-    bound = _bound(before, after, before.learner.kept_through if certified else ())
+    bound = _bound(before, after)
+    kept = before.rules.policy.keeps(set(bound))
     rule = f"has no proof here: what was learned may depend on {', '.join(bound)}"
-    require(not (wanted and bound), "keep_learning", wanted, rule, "leave it out, and learning starts again")
-    return not bound and wanted is not False
+    require(kept or not wanted, "keep_learning", wanted, rule, "leave it out, and learning starts again")
+    return kept and wanted is not False
 
 
 def amended_state(state: State, event: Event, body: Mapping[str, Any]) -> State:
@@ -157,9 +154,8 @@ def amended_state(state: State, event: Event, body: Mapping[str, Any]) -> State:
     made.stop_reason, made.resumes, made.amendments = state.stop_reason, list(state.resumes), amendments
     made.new_decisions = state.new_decisions
     made.recent.extend(state.recent)
-    made.recent_of.extend(state.recent_of)
     if not kept:
-        made.learner.begins_after(state.learner)
+        made.learning.begins_after(state.learning)
     if spec.fields["dial"] == state.study.fields["dial"]:
         made.last_action = state.last_action
     if kept:

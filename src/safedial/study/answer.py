@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from safedial.model.guarantee import GUARANTEES
+from safedial.policies.words import REPORTED
 from safedial.rounds.certificate import certificate, explain, proposed
 from safedial.rounds.decision import Certificate, Decision, Text
-from safedial.rounds.shared_terms import REPORTED
 from safedial.study.event import Event, moment
 from safedial.study.reducer import QUESTION, TAG, decision_of
 from safedial.study.study_errors import StudyError
@@ -199,14 +199,14 @@ class StudyDecision(NamedTuple):
         rules, body = self.decision.rules, self.body
         said = GUARANTEES[self.guarantee]
         if rests and body["void"] and (said.proved or not said.claimed):  # a declared start rests on no round
-            rests.append(VOIDED if rules.learner.in_order else LEFT_OUT)
+            rests.append(VOIDED if rules.policy.in_order else LEFT_OUT)
         amended = [dict(zip(AMENDED, each, strict=True)) for each in body.get("amended", ())]
         begun = [each for each in amended if each["begins_phase"]]
         if rests and begun and begun[-1]["keep_learning"]:
             rests.append(KEPT)
-        if rests and body["imported"] and rules.learner.history_counts(rules):
+        if rests and body["imported"] and rules.policy.history_counts:
             rests.append(IMPORTED)
-        if "exceeding" in body["prediction"]:
+        if rules.policy.names_rounds:
             ids = [f"{self.study}.{each}" for each in facts["count"]["exceeding"]]
             facts["count"] = {**facts["count"], "exceeding": ids}
         facts |= {
@@ -337,11 +337,11 @@ def decided(
     stop_reason: str | None = None,
 ) -> StudyDecision:
     """The answer for a `decided` event. It is made from the body, so that a new decision and the same one read later
-    agree, whatever numbers your own policy or learner uses.
+    agree, whatever numbers your own policy uses.
     """
     body = event.fields() if body is None else body
     decision = decision_of(spec.rules, body, context)
-    learning_order = spec.learning_order if spec.learner.in_order else "prefix"
+    learning_order = spec.learning_order if spec.rules.policy.in_order else "prefix"
     named, labels = str(id_of(name, event.seq, event.hash)), spec.fields.get("labels", {})
     given = (named, event.seq, name, event.at, body, decision, learning_order, bytes(event.hash).hex())
     return StudyDecision(*given, replayed, stop_reason, labels)

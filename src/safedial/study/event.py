@@ -6,7 +6,7 @@ A netstring is the length in decimal, a colon, the bytes, a comma; so no two dif
 first event follows 32 zero bytes. Bodies are JSON with sorted keys; floats are in their shortest exact form.
 
 No other module interprets kinds: the
-learner, the tables, the operator page and `verify` all ask here, so they cannot disagree about a round.
+reducer, the tables, the operator page and `verify` all ask here, so they cannot disagree about a round.
 """
 
 from __future__ import annotations
@@ -195,11 +195,11 @@ ROUTINE = tuple(
 """What every round brings. The rest stands out in an audit: alarms, resumes, corrections, rounds taken out."""
 
 
-def waits(body: Mapping[str, Any], awaits_all: bool) -> bool:
-    """Whether a decision waits for an outcome: if it gives something, or, where the learner `awaits_all`, unless a cap
-    of the study gives nothing to contexts like this one.
+def waits(body: Mapping[str, Any], zero_tells: bool) -> bool:
+    """Whether a decision waits for an outcome: if it gives something, or, where nothing given tells something too
+    (`zero_tells`), unless a cap of the study gives nothing to contexts like this one.
     """
-    return body["intensity"] > 0.0 or (awaits_all and body["limiter"] not in ("mask", "cap"))
+    return body["intensity"] > 0.0 or (zero_tells and body["limiter"] not in ("mask", "cap"))
 
 
 class RoundHistory(NamedTuple):
@@ -225,10 +225,10 @@ class RoundHistory(NamedTuple):
         stated = None if self.values is None else self.values["applied_action"]
         return self.action if self.values and stated is None else stated
 
-    def after(self, event: Any, body: Mapping[str, Any], awaits_all: bool = False) -> RoundHistory:
-        """The history with one more event about the round; `awaits_all` is the learner's."""
+    def after(self, event: Any, body: Mapping[str, Any], zero_tells: bool = False) -> RoundHistory:
+        """The history with one more event about the round; `zero_tells` is the policy's."""
         means = EVENT_KINDS[event.kind]
-        throttled, given = bool(body.get("throttled")), not means.decides or waits(body, awaits_all)
+        throttled, given = bool(body.get("throttled")), not means.decides or waits(body, zero_tells)
         return RoundHistory(
             next_status(self.status, means.status, throttled=throttled, given=given),
             body["action"] if means.decides else self.action,

@@ -12,6 +12,7 @@ from safedial.errors import import_extra, require
 from safedial.model.costs import by_name, cost_columns, thresholds
 from safedial.model.guarantee import GUARANTEES
 from safedial.rounds.decision import proposal_answer
+from safedial.rounds.outcome import is_over
 from safedial.rounds.rules import Rules
 from safedial.stats import violation_interval
 from safedial.study.amendment import amended_spec
@@ -34,7 +35,7 @@ def effective_rows(spec: StudySpec, name: str, events: Iterable[Event]) -> Itera
             spec = amended_spec(spec, event.fields()["spec"], since=event.seq)
         elif EVENT_KINDS[event.kind].status:
             before, rules = rounds.get(seq, RoundHistory()), spec.at(seq).rules
-            rounds[seq] = before.after(event, event.fields(), rules.learner.awaits_all)
+            rounds[seq] = before.after(event, event.fields(), rules.policy.zero_tells)
             rows[seq] = rows.get(seq) or _advised(rules, name, event)
     for seq, row in rows.items():
         phase = {} if spec.before is None else {"phase": len(spec.at(seq).phases)}
@@ -136,7 +137,7 @@ def _result(rules: Rules, known: RoundHistory) -> dict[str, Any]:
         **_costs(rules, values.get("cost")),
         "outcome_at": known.outcome and moment(known.outcome.at),
         **_observed(known),
-        "violated": rules.learner.is_over(rules, values["cost"]) if values else None,
+        "violated": is_over(rules, values["cost"]) if values else None,
     }
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from safedial.errors import require
+from safedial.rounds.learning import FORGETTING
 from safedial.rounds.outcome import Outcome, Sample, normalise
 from safedial.rounds.rules import Rules
 from safedial.study.amendment import amended_spec, check_amendable, keeps_learning
@@ -25,7 +26,7 @@ from safedial.study.answer import (
     void_already,
 )
 from safedial.study.event import EVENT_KINDS, Event, RoundHistory, canonical, mark_of
-from safedial.study.reducer import IN_PLACE, QUESTION, Noted, body_of, context_of, decide_next, folds, noted_in
+from safedial.study.reducer import QUESTION, Noted, body_of, context_of, decide_next, noted_in
 from safedial.study.requests import Request, check_observed, need_reason
 from safedial.study.study_errors import StudyError
 from safedial.study.study_spec import StudySpec
@@ -117,9 +118,9 @@ def ask(transaction: StudyTransaction, read: Callable[[StudySpec], Request], *, 
         if noted.visit is not None:
             check_visit(transaction, noted)
         at = transaction.time_of_decision()
-        decision = decide_next(transaction.state, asked, raw)
+        decision, advice = decide_next(transaction.state, asked, raw)
         bodies.append(body_of(decision, raw, transaction.state, noted))
-        event = transaction.append("decided", bodies[0], actor=actor, known=asked, at=at)
+        event = transaction.append("decided", bodies[0], actor=actor, known=advice, at=at)
         if noted.visit is not None:
             transaction.keep_key(*visit_entry(noted), event.seq)
         return event
@@ -184,9 +185,7 @@ def correct(
     actor: str,
     key: str | None,
 ) -> Receipt:
-    """Replace values of an outcome: in place where that can be done, or the log is replayed as if they had been
-    reported at first.
-    """
+    """Replace values of an outcome: the log is replayed as if they had been reported at first."""
     need_reason(reason)
     study = transaction.state.phase(decision.seq).study
     changed = read(study.rules)
@@ -199,13 +198,8 @@ def correct(
             raise StudyError("conflict", f"decision_id = {str(decision)!r}: {words}")
         body = {**known.values, **({"unrelated": True} if known.unrelated else {}), **changed}
         context = context_of(transaction.state, advice["context"])
-        samples = [
-            check_outcome(study.rules, values, advice["action"], advice["baseline_cost"], context)
-            for values in (known.values, body)
-        ]
+        check_outcome(study.rules, body, advice["action"], advice["baseline_cost"], context)
         body |= {"outcome_seq": known.outcome.seq, "changed": sorted(changed)}
-        if "applied_action" not in changed and folds(study, known, samples):
-            body[IN_PLACE] = True
         return transaction.append("correction", body, decision=decision.seq, actor=actor, reason=reason)
 
     return receipt(decision, *once(transaction, key, ["correct", decision.seq, changed, reason], make))
@@ -261,9 +255,7 @@ def resume(
 
     def make() -> Event:
         state = transaction.state
-        fits = not forget or state.learner.watches_itself
-        words = "is only for hp_conformal, hp_shield and hp_student; the rounds of a certified learner stay valid"
-        require(fits, "forget", forget, words)
+        require(not (forget and state.watch.counts), "forget", forget, FORGETTING)
         way_out = "there is nothing to resume; with forget it starts again without the earlier rounds"
         if not (state.stop_reason or forget):
             told = f"is not stopped; {way_out}"

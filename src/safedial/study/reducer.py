@@ -1,32 +1,28 @@
 """How an event changes the state, and how the state gives the next decision, whose event holds every number of its
 certificate by name.
 
-A correction of a reward or a cost is folded into the state where the learner can revise an outcome. Other corrections,
-and voids after an outcome, replay the log (study/replay_log.py).
-
-The estimate is a sum over rounds, and so is the evidence that the guarantee is broken, so the new outcome takes the
-place of the old one in both. The bound on a round's noise holds with the confidence set of any time (bounds.monitor),
-so the evidence against the noise takes the new residual as of now. An alarm that has fired stays: a person resumes.
+Corrections, and voids after an outcome, replay the log (study/replay_log.py). An alarm that has fired stays: a person
+resumes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.namespace import Array
 from safedial.policies.estimates import dnrm2
-from safedial.rounds.decision import Decision, decide, read_choice, written_choice
-from safedial.rounds.outcome import Asked, Outcome, Round, Sample, normalise
+from safedial.rounds.decision import Decision, Found
+from safedial.rounds.learning import Advice
+from safedial.rounds.outcome import Asked, Outcome, Round, Sample, is_over, normalise
 from safedial.rounds.rules import Rules
 from safedial.study.amendment import amended_state
-from safedial.study.event import EVENT_KINDS, Event, Kind, RoundHistory, waits
-from safedial.study.log import events_about, read_event
+from safedial.study.event import EVENT_KINDS, Event, Kind, waits
 from safedial.study.state import Body, State, sample_of, takes_back, watched_sample
-from safedial.study.study_spec import StudySpec, with_limits
+from safedial.study.study_spec import with_limits
 from safedial.version import __version__
 
 
@@ -69,8 +65,8 @@ def body_of(decision: Decision, raw: list[float], state: State, noted: Noted) ->
         "void": state.void if state.before is None else sum(each.void for each in state.learned_in),
         "imported": state.imported if state.before is None else sum(each.imported for each in state.learned_in),
         "version": __version__,
-        "choice": written_choice(decision.choice),
-        "prediction": _prediction(decision, state),
+        "found": decision.found._asdict(),
+        "numbers": _numbers(decision, state),
     }
 
 
@@ -78,22 +74,22 @@ NAMED = 100
 """How many of the rounds that would have exceeded a log names with each decision, the latest."""
 
 
-def _prediction(decision: Decision, state: State) -> dict[str, Any]:
-    """The prediction as plain values; rounds that it names by number are named by their ids, less the study's name."""
-    written = decision.rules.learner.written(decision.prediction)
-    if state.learner.names_rounds:
-        written["exceeding"] = [state.named[number - 1] for number in written["exceeding"][-NAMED:]]
-    return written
+def _numbers(decision: Decision, state: State) -> dict[str, Any]:
+    """The numbers behind a decision; rounds that they name by number are named by their ids, less the study's name."""
+    if not state.study.rules.policy.names_rounds:
+        return decision.numbers
+    named = [state.named[number - 1] for number in decision.numbers["exceeding"][-NAMED:]]
+    return decision.numbers | {"exceeding": named}
 
 
 def _given(decision: Decision, state: State, noted: Noted) -> dict[str, Any]:
-    """What stands in a body only where there is any; `evidence` is that of a learner that watches itself."""
+    """What stands in a body only where there is any; `evidence` is that of a policy with evidence of its own."""
     facts = {name: value for name, value in noted._asdict().items() if value is not None}
     if state.amendments:
         facts["amended"] = list(state.amendments)
     if decision.extrapolated:
         facts["extrapolated"] = list(decision.extrapolated)
-    if state.learner.watches_itself:
+    if not state.watch.counts:
         facts["evidence"] = state.watch.evidence
     return facts
 
@@ -107,8 +103,8 @@ def decision_of(rules: Rules, body: Mapping[str, Any], context: Any) -> Decision
         body["round"],
         not body["fallback_reason"] and GUARANTEES[body["guarantee"]].from_constants,
         context,
-        rules.learner.read_written(rules, body["prediction"]),
-        read_choice(body["choice"]),
+        Found(**body["found"]),
+        body["numbers"],
         body["baseline_cost"],
         body["fallback_reason"],
         rules,
@@ -126,27 +122,21 @@ TAG = 4
 """Bytes of an event's hash in the id of its decision."""
 
 
-def decide_next(state: State, asked: Asked, raw: list[float], *, seen: Any = None) -> Decision:
-    """The next decision. It changes nothing in the state but what the `decided` event would change too.
+def decide_next(state: State, asked: Asked, raw: list[float], *, recorded: Any = None) -> tuple[Decision, Advice]:
+    """The next decision, and what it was made from. It changes nothing in the state but what the `decided` event would
+    change too.
 
-    `raw` is the context as given; `seen` is a prediction to use instead of the state's own.
+    `raw` is the context as given; `recorded` are numbers to use instead of the state's own.
     """
-    study, learner = state.study, cast("Any", state.learner)
-    learner.begin()
-    stop_reason = state.stop_reason
-    if not stop_reason and learner.alarmed:
-        stop_reason = learner.stop_rule
-    features = study.rules.features
+    study, features = state.study, state.study.rules.features
     if features is not None and features.ranges:
         asked = asked._replace(extrapolated=features.outside(raw))
-    prediction = seen
-    if prediction is None:
-        prediction = learner.ask(asked) if learner.reads_questions else learner.predict(asked.vector, asked.norm)
     coin = coin_after(state.hash) if study.rules.policy.randomised else 0.5
-    decision = decide(
-        study.rules, state.spec, learner, prediction, asked, number=state.rounds + 1, coin=coin, stop_reason=stop_reason
-    )
-    return decision if study.guard.lowers_nothing else with_limits(study.guard, decision, raw, state.last_action)
+    given = {"coin": coin, "stop_reason": state.stop_reason, "recorded": recorded}
+    decision, advice = state.learning.advise(study.rules, asked, number=state.rounds + 1, **given)
+    if not study.guard.lowers_nothing:
+        decision = with_limits(study.guard, decision, raw, state.last_action)
+    return decision, advice
 
 
 def coin_after(before: bytes) -> float:
@@ -161,16 +151,16 @@ def update_state(
 ) -> State:
     """The state after one more event, with its body as plain values; a new one if it amends the specification. What is
     about a decision changes the phase that judges it. `fixes` replaces values of outcomes while a log is replayed after
-    a correction. `known` is the question of a new decision, for which `learner.begin` was called, or the checked sample
-    of a new outcome. An event that revises an outcome changes nothing here (`fold_correction`, replay_log.py).
+    a correction. `known` is what a new decision was made from, or the checked sample of a new outcome. An event that
+    revises an outcome changes nothing here: the log is replayed with its values (replay_log.py).
     """
     means, decision = EVENT_KINDS[event.kind], event.decision
     phase = state.phase(decision) if means.reports or means.loses else state
     phase.seq = state.seq
     if means.decides:
-        if known is None:
-            state.learner.begin()
-        _decided(state, event, body, question_of(state, body) if known is None else known)
+        asked = question_of(state, body)
+        advice = decide_next(state, asked, body["context"])[1] if known is None else known
+        _decided(state, event, body, asked, advice)
     elif means.reports and not means.revises:
         fix = fixes.get(decision)
         told = body if fix is None else {**body, **fix}
@@ -201,36 +191,29 @@ def context_of(state: State, raw: list[float]) -> Array:
 
 def question_of(state: State, body: Body) -> Asked:
     """The question behind a `decided` event, read from its body as it was when it was asked."""
-    rules, vector = state.study.rules, context_of(state, body["context"])
-    asked = Asked(vector, dnrm2(vector), baseline_cost=body["baseline_cost"])
-    if not rules.learner.reads_questions:
-        return asked
-    return rules.learner.read_question(rules, asked, body.get("proposal"))
+    vector = context_of(state, body["context"])
+    return Asked(vector, dnrm2(vector), (), body["baseline_cost"], body.get("proposal"))
 
 
-def _decided(state: State, event: Event, body: Body, asked: Asked) -> None:
-    learner, vector = cast("Any", state.learner), asked.vector
-    if learner.reads_questions:
-        place = learner.opened(asked, decision_of(state.study.rules, body, vector))
-    else:
-        place = learner.open(vector)
-    if learner.names_rounds:
+def _decided(state: State, event: Event, body: Body, asked: Asked, advice: Advice) -> None:
+    learning, policy = state.learning, state.study.rules.policy
+    place = learning.open(advice, decision_of(state.study.rules, body, asked.vector))
+    if policy.names_rounds:
         state.named.append(f"{event.seq}.{event.hash[:TAG].hex()}")
     state.rounds += 1
     state.new_decisions += 1
     state.broken = state.broken or body["fallback_reason"] == "assumption_broken"
-    learner.count_start(body["guarantee"])
-    if body["intensity"] == 0.0 and (body["limiter"] in ("mask", "cap") or learner.leaves_own_zeros):
-        learner.leave_out(place)
-    elif body["intensity"] == 0.0 and not learner.awaits_all:
-        learner.lose(place, body["baseline_cost"])
-    if waits(body, learner.awaits_all):
+    learning.count_start(body["guarantee"])
+    if body["intensity"] == 0.0 and body["limiter"] in ("mask", "cap"):
+        learning.leave_out(place)
+    elif body["intensity"] == 0.0 and not policy.zero_tells:
+        learning.lose(place, body["baseline_cost"])
+    if waits(body, policy.zero_tells):
         round_ = round_of(body, asked, place)._replace(at=event.at, tag=event.hash[:TAG].hex())
         state.open[event.seq] = state.watch.guaranteed(round_)
         if state.study.ordered:
             state.queue.append(event.seq)
-    if learner.alarmed:
-        state.watch.notice()
+    state.watch.notice()
 
 
 def round_of(body: Body, asked: Asked, place: Any = None) -> Round:
@@ -256,15 +239,14 @@ def _outcome(state: State, decision: int, body: Body, known: Sample | None) -> N
     _count(state, decision, sample)
     unrelated = bool(body.get("unrelated"))
     nothing = sample.weight <= 0.0 or sample.unknown
-    dropped = nothing and (unrelated or not state.learner.awaits_all)
-    added = state.watch.reported(round_, sample, round_.context, round_.norm, dropped=dropped)
-    keep_scatter(state, decision, added)
+    dropped = nothing and (unrelated or not state.study.rules.policy.zero_tells)
+    state.watch.reported(round_, sample, round_.context, round_.norm, dropped=dropped)
     if round_.number > state.last_known:
         state.last_known, state.last_action = round_.number, min(sample.applied, round_.action)
     if dropped:
         _lose(state, decision, round_, skip=unrelated, counted=True)
-    elif not state.learner.in_order:
-        state.learner.learn(round_.context, round_.norm, sample, round_.place)
+    elif not state.study.rules.policy.in_order:
+        state.learning.learn(round_.context, round_.norm, sample, round_.place)
         state.watch.notice()
     elif state.study.ordered:
         state.held[decision] = round_, sample, False
@@ -273,18 +255,11 @@ def _outcome(state: State, decision: int, body: Body, known: Sample | None) -> N
         _learn(state, round_, sample)
 
 
-def keep_scatter(state: State, decision: int, added: list[float]) -> None:
-    """Keep what an outcome added to the evidence against the noise, for a later correction."""
-    if any(added) and state.study.folds:
-        state.scatter.keep(decision, added)
-
-
 def _count(state: State, decision: int, sample: Sample) -> None:
-    over = state.learner.is_over(state.study.rules, sample.measured)
+    over = is_over(state.study.rules, sample.measured)
     state.outcomes += 1
     state.violations += over
     state.recent.append(over)
-    state.recent_of.append(decision)
 
 
 def _throttled(state: State, decision: int, round_: Round, body: Body) -> None:
@@ -294,8 +269,8 @@ def _throttled(state: State, decision: int, round_: Round, body: Body) -> None:
     sample = watched_sample(state, round_, body)
     _count(state, decision, sample)
     state.watch.reported(round_, sample, round_.context, round_.norm, throttled=True)
-    if not state.learner.in_order:
-        state.learner.throttled(round_.context, sample, round_.place, round_.action)
+    if not state.study.rules.policy.in_order:
+        state.learning.throttled(round_.context, sample, round_.place)
         state.watch.notice()
 
 
@@ -352,12 +327,12 @@ def _lose(state: State, decision: int, round_: Round, *, skip: bool, counted: bo
     if state.study.ordered:
         state.held[decision] = round_, None, not skip
         _advance(state)
-    elif not state.learner.in_order:
+    elif not state.study.rules.policy.in_order:
         if skip:
-            state.learner.leave_out(round_.place)
+            state.learning.leave_out(round_.place)
             state.watch.notice()
         else:
-            state.learner.lose(round_.place)
+            state.learning.lose(round_.place)
     elif not skip:
         _freeze(state, state.seq + 1)
 
@@ -380,14 +355,14 @@ def _advance(state: State) -> None:
 def _learn(state: State, round_: Round, sample: Sample) -> None:
     """Learn from a round, unless an earlier one was lost."""
     if not state.frozen:
-        state.learner.learn(round_.context, round_.norm, sample, None)
+        state.learning.learn(round_.context, round_.norm, sample, None)
 
 
 def _imported(state: State, body: Body) -> None:
     vector = context_of(state, body["context"])
     outcome = Outcome(body["applied_action"], body["reward"], body["cost"], body["baseline_cost"])
     sample = normalise(state.study.rules, outcome, vector)
-    state.learner.learn(vector, dnrm2(vector), sample, None)
+    state.learning.learn(vector, dnrm2(vector), sample, None)
     state.imported += 1
 
 
@@ -399,62 +374,15 @@ def _resumed(state: State, event: Event, body: Body) -> None:
         fired.append(state)
     joint = rule in ("too_many_void", "too_many_unwatched")
     for phase in state.phases if joint else fired:
-        if phase.learner.watches_itself and (rule in phase.learner.stop_rules or forget):
-            phase.learner.restart_evidence()
+        if not phase.watch.counts and (rule in phase.study.rules.policy.stop_rules or forget):
+            phase.learning.restart_evidence()
             phase.watch.crossed = False
         phase.watch.resumed(rule, phase.rounds)
         phase.restart_counts(rule)
     if forget:
-        state.learner.forget(unrelated=body["unrelated"])
+        state.learning.forget(unrelated=body["unrelated"])
         for waiting in (part for phase in state.learned_in for part in (phase.open, phase.expired)):
             waiting |= {seq: round_._replace(place=-1) for seq, round_ in waiting.items()}
     state.stop_reason = ""
     for phase in state.phases:
         phase.resumes.append([event.seq, rule, event.at])
-
-
-# --- How a correction of a reward or a cost changes the state
-
-LARGEST = 1e6
-"""A mistyped value that is larger, in units of the largest mean, is taken out by a replay."""
-
-IN_PLACE = "in_place"
-"""The field of a correction's event that is folded so; without it the log is replayed."""
-
-
-def folds(spec: StudySpec, before: RoundHistory, samples: list[Any]) -> bool:
-    """Whether a correction replaces an outcome in place: the setting stays, and both outcomes taught something."""
-    throttled = before.values is None or before.values["throttled"]
-    same = not throttled and all(sample is not None and sample.weight > 0.0 for sample in samples)
-    if not (spec.folds and same) or samples[0].weight != samples[1].weight or any(each.unknown for each in samples):
-        return False
-    # A sum would not recover from a value that dwarfs all others.
-    largest = LARGEST * max(1.0, spec.rules.spec.coefficient_bound * spec.rules.spec.context_bound)
-    return all(max(abs(each.reward), abs(each.cost)) <= largest for each in samples)
-
-
-def fold_correction(connection: Any, study: int, state: State, event: Event) -> None:
-    """Replace the outcome of a round by its corrected one, in the state that judges it."""
-    latest, decision = state, event.decision
-    state = state.phase(decision)
-    rules = state.study.rules
-    advice = cast("Event", read_event(connection, study, decision)).fields()
-    known = RoundHistory.of(each for each in events_about(connection, study, decision) if each.seq < event.seq)
-    round_ = round_of(advice, question_of(state, advice))
-    if round_.watched and state.watch.allowed(round_) is None:
-        round_ = round_._replace(watched=False)
-    told = known.values or {}, event.fields()
-    before, after = (sample_of(state, round_, values) for values in told)
-    was, now = (state.learner.is_over(rules, sample.measured) for sample in (before, after))
-    state.violations += now - was
-    state.corrected_violations += takes_back(state, round_, *told)
-    for phase in latest.phases:  # an amendment takes over what the stop rule counts
-        last = list(phase.recent_of)[len(phase.recent_of) - len(phase.recent) :]  # a resume clears `recent` alone
-        if decision in last:
-            phase.recent[last.index(decision)] = now
-    if decision in state.held:
-        state.held[decision] = round_, after, False
-    elif not state.frozen or (decision if state.study.ordered else known.outcome.seq) < state.frozen_at:
-        cast("Any", state.learner).revise(round_.context, before, after)
-    keep_scatter(state, decision, state.watch.revised(round_, before, after, state.scatter.take(decision)))
-    latest.seq = state.seq = event.seq

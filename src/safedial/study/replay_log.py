@@ -1,8 +1,8 @@
 """A state from the log: the latest usable snapshot, and the events after it.
 
-A correction, or a void after an outcome, changes an earlier event. Unless it can be folded in place
-(study/reducer.py), the log is then replayed with the new values, from a state before the changed outcome, in the
-store or in memory (study/state.py); so the state is as if the right value had been reported at first.
+A correction, or a void after an outcome, changes an earlier event. The log is then replayed with the new values, from a
+state before the changed outcome, in the store or in memory (study/state.py); so the state is as if the right value had
+been reported at first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from safedial.policies import FACTORIES, Policy
 from safedial.study.amendment import amended_spec
 from safedial.study.event import EVENT_KINDS, FORMAT, START, Event, follows
 from safedial.study.log import events_about, read_event, read_events, read_head, read_snapshot, revisions, snapshot_seqs
-from safedial.study.reducer import IN_PLACE, fold_correction, update_state
+from safedial.study.reducer import update_state
 from safedial.study.snapshot import unpacked
 from safedial.study.state import NEVER, NOT_YET, KeptState, State, half_way, keep
 from safedial.study.study_errors import StudyError
@@ -121,9 +121,7 @@ def apply_event(
 
     `trust`: whether a replay may start from a stored snapshot, and not only from states seen before.
     """
-    if body.get(IN_PLACE):
-        fold_correction(source.connection, source.study, state, event)
-    elif change_of(event, body) is not None:
+    if change_of(event, body) is not None:
         state = replayed(source, state, event.seq, trust=trust)
     else:
         state = update_state(state, event, body, known=known)
@@ -175,16 +173,13 @@ def replay_again(
     fixes: dict[int, dict[str, Any]] = {}
     for each in past:  # a round may be corrected and then voided: its last cost stays known
         fixes[each.decision] = {**fixes.get(each.decision, {}), **each.values}
-    done, start, knows = {each.seq for each in past}, state.seq, NOT_YET if changes else upto
+    start, knows = state.seq, NOT_YET if changes else upto
     state.snapshots = [each for each in kept if each.seq <= start]  # later ones know what has changed
     state.next_shot = half_way(state, upto) if keeps else NEVER
     for event in read_events(source.connection, source.study, start, upto):
         _check_link(source, state, event)
         body = event.fields()
-        if body.get(IN_PLACE) and event.seq not in done:
-            fold_correction(source.connection, source.study, state, event)
-        else:
-            state = update_state(state, event, body, fixes)
+        state = update_state(state, event, body, fixes)
         state.hash = event.hash
         if state.seq >= state.next_shot:
             keep(state, knows)
@@ -199,11 +194,10 @@ def extend(source: Source, state: State, upto: int, changes: Sequence[Change]) -
     """The state after the events up to a seq, from one that was replayed with `changes`, which are not in the log yet;
     None if one of them changes the past too, so that the replay must begin again.
     """
-    changed = {change.decision for change in changes}
     for event in read_events(source.connection, source.study, state.seq, upto):
         _check_link(source, state, event)
         body = event.fields()
-        if change_of(event, body) is not None or (body.get(IN_PLACE) and event.decision in changed):
+        if change_of(event, body) is not None:
             return None
         state = apply_event(source, state, event, body)
     return state
@@ -219,20 +213,14 @@ class Change(NamedTuple):
 
 
 def _changes(source: Source, after: int, upto: int, further: Sequence[Change]) -> list[Change]:
-    """What a replay applies to the outcomes themselves: all changes of a round up to the last that needs a replay."""
+    """What a replay applies to the outcomes themselves: the changes of each round."""
     events = revisions(source.connection, source.study, after, upto)
-    found = [*(_change(event, event.fields()) for event in events), *further]
-    changes = [each for each in found if each is not None]
-    last = {each.decision: each.seq for each in changes if not each.values.get(IN_PLACE)}
-    return [each for each in changes if each.seq <= last.get(each.decision, 0)]
+    found = [*(change_of(event, event.fields()) for event in events), *further]
+    return [each for each in found if each is not None]
 
 
 def change_of(event: Event, body: dict[str, Any]) -> Change | None:
-    """How an event changes an earlier outcome; None if it does not, or in place."""
-    return None if body.get(IN_PLACE) else _change(event, body)
-
-
-def _change(event: Event, body: dict[str, Any]) -> Change | None:
+    """How an event changes an earlier outcome; None if it does not."""
     means = EVENT_KINDS[event.kind]
     if means.reports and means.revises:
         return Change(event.seq, event.decision, body["outcome_seq"], body)

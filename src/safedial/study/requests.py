@@ -201,7 +201,9 @@ def read_history(rules: Rules, given: str | Path | Iterable[Mapping[str, Any]]) 
     optionally `baseline_cost`, and the context: one column for each feature, NAME or context.NAME; without feature
     names x0, x1, … or x1, x2, …
     """
-    rules.learner.check_history(rules)
+    if not rules.policy.takes_history:
+        words = f"{rules.policy.name} learns only from rounds that it decided; start without it"
+        raise InvalidInput(f"history: {words}")
     rows = _table(Path(given)) if isinstance(given, (str, Path)) else list(given)
     require(rows, "history", str(given)[:80], "has no rows")
     return [in_row(number, _row, rules, row) for number, row in enumerate(rows, 1)]

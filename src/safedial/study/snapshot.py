@@ -25,7 +25,7 @@ COUNTS = ("seq", "rounds", "imported", "outcomes", "violations", "void", "new_de
 FLAGS = ("frozen", "frozen_at", "broken", "stop_reason", "last_action", "corrected_violations", "last_known")
 LISTS = ("resumes", "rounds_before", "amendments")
 EARLIER = "before."
-"""What the arrays of an earlier phase begin with. If learning was kept, the learner and what waits for it are there."""
+"""What the arrays of an earlier phase begin with. If learning was kept, what was learned, and what waits, is there."""
 
 
 def pack(state: State) -> bytes:
@@ -38,17 +38,14 @@ def pack(state: State) -> bytes:
 def _contents(state: State) -> tuple[dict[str, Any], dict[str, Any]]:
     """(plain values, arrays) of a state, with those of the phases before it."""
     arrays = {
-        **({} if state.kept else {f"learner.{name}": value for name, value in state.learner.state().items()}),
+        **({} if state.kept else {f"learning.{name}": value for name, value in state.learning.state().items()}),
         **_waiting(state, "open", state.open),
         **_waiting(state, "expired", state.expired),
         **({} if state.kept else _learned_later(state)),
         "recent": np.array(state.recent, dtype=bool),
         "monitor": state.watch.packed(),
     }
-    if state.study.folds:
-        arrays["recent_of"] = np.array(state.recent_of, dtype=np.int64)
-        arrays["scatter.of"], arrays["scatter.added"] = state.scatter.arrays()
-    if state.learner.names_rounds and not state.kept:
+    if state.study.rules.policy.names_rounds and not state.kept:
         parts = [name.split(".") for name in state.named]
         arrays["named.seqs"] = np.array([int(seq) for seq, _ in parts], dtype=np.int64)
         arrays["named.tags"] = np.array([tag for _, tag in parts], dtype="S8")
@@ -112,15 +109,12 @@ def _state(study: StudySpec, head: dict[str, Any], arrays: dict[str, Any]) -> St
     state.open, state.expired = (_rounds(arrays, name) for name in ("open", "expired"))
     state.recent.extend(arrays["recent"].tolist())
     state.watch.unpack(arrays["monitor"])
-    if study.folds:
-        state.recent_of.extend(arrays["recent_of"].tolist())
-        state.scatter.restore(arrays["scatter.of"], arrays["scatter.added"])
     return state
 
 
 def _restore_learned(state: State, arrays: dict[str, Any]) -> None:
     """What phases share if learning was kept between them."""
-    state.learner.restore({name[8:]: value for name, value in arrays.items() if name.startswith("learner.")})
+    state.learning.restore({name[9:]: value for name, value in arrays.items() if name.startswith("learning.")})
     held = _rounds(arrays, "held")
     fates, samples = arrays["held.fates"].tolist(), arrays["held.samples"].tolist()
     state.held = {
@@ -128,7 +122,7 @@ def _restore_learned(state: State, arrays: dict[str, Any]) -> None:
         for (seq, round_), (gone, lost), sample in zip(held.items(), fates, samples, strict=True)
     }
     state.queue.extend(arrays["queue"].tolist())
-    if state.learner.names_rounds:
+    if state.study.rules.policy.names_rounds:
         named = zip(arrays["named.seqs"].tolist(), arrays["named.tags"].tolist(), strict=True)
         state.named = [f"{seq}.{tag.decode()}" for seq, tag in named]
 

@@ -1,9 +1,9 @@
-"""The state of a study after an event: the learner, the waiting rounds, the watch. A pure function of the log.
+"""The state of a study after an event: what was learned, the waiting rounds, the watch. A pure function of the log.
 
-    decided ─► open ─outcome─► held ─(all earlier rounds resolved)─► learner
+    decided ─► open ─outcome─► held ─(all earlier rounds resolved)─► policy
        └───────────┴─► watch (at once: rounds/watch.py)
 
-`queue` holds the rounds that the learner has not passed, in decision order. In learning order "prefix" the learner uses
+`queue` holds the rounds that the policy has not passed, in decision order. In learning order "prefix" the policy uses
 a round when it is first in the queue and resolved: the bounds hold for every prefix at once, so they hold whatever the
 delays depend on. A void round whose reason may be related to its outcome ends the prefix for ever (`frozen`): later
 rounds are watched but not learned from. A policy that needs no order takes an unknown round for the worst.
@@ -11,14 +11,12 @@ rounds are watched but not learned from. A policy that needs no order takes an u
 An amendment (study/amendment.py) may begin a new state; the one before it, `before`, goes on judging its own rounds.
 
 A replay for a change of a recent outcome (study/replay_log.py) should begin near that outcome, so states are often kept
-in memory. A kept state shares with the others what no event changes (rounds, samples, specifications, the rows of a
-`Scatter`); only the containers and the learner's arrays are its own. Of older states, one is kept for each doubling of
-age.
+in memory. A kept state shares with the others what no event changes (rounds, samples, specifications); only the
+containers and the policy's arrays are its own. Of older states, one is kept for each doubling of age.
 """
 
 from __future__ import annotations
 
-from array import array
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
@@ -27,99 +25,11 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from safedial.bounds.rounding import rounded_spec
-from safedial.rounds.kinds import make_learner
-from safedial.rounds.outcome import Outcome, Round, Sample, for_the_watch, normalise, read_cost
+from safedial.rounds.learning import Learning
+from safedial.rounds.outcome import Outcome, Round, Sample, for_the_watch, is_over, normalise, read_cost
 from safedial.rounds.watch import Watch
 from safedial.study.event import START
 from safedial.study.study_spec import FEW_UNWATCHED, StudySpec
-
-
-class Columns(NamedTuple):
-    """Rows that are only ever added: a row that was taken is noted in `gone`."""
-
-    decisions: array[int]
-    added: array[float]
-    gone: array[int]
-
-
-class Scatter:
-    """Rows of `width` numbers, each for one decision, in the order in which they were kept: what each outcome added to
-    the evidence against the noise, which a correction of that outcome takes back.
-
-    It is the only part of a state that grows with every round, because any outcome may be corrected later, so it is
-    kept small: 8 bytes for the decision and 8 for each product of `Watch.tails`, 24 bytes for an outcome with one cost.
-    States that are kept in memory share it.
-
-    >>> kept = Scatter(2)
-    >>> kept.keep(7, [0.5, 0.25])
-    >>> kept.keep(3, [0.0, 1.5])
-    >>> kept.take(7), kept.take(7), len(kept)
-    ([0.5, 0.25], [], 1)
-    """
-
-    def __init__(self, width: int) -> None:
-        self._width = width
-        self._columns = Columns(array("q"), array("d"), array("q"))
-        self._ends: list[int] | None = None
-        """If the columns are another's: how much of each is also this one's."""
-
-    def __len__(self) -> int:
-        rows, _, gone = self._ends or map(len, self._columns)
-        return rows - gone
-
-    def keep(self, decision: int, added: list[float]) -> None:
-        """Keep the row of a decision that has none."""
-        columns = self._own()
-        columns.decisions.append(decision)
-        columns.added.extend(added)
-
-    def take(self, decision: int) -> list[float]:
-        """Remove the row of a decision and return it; [] if there is none."""
-        columns = self._own()
-        places = np.flatnonzero(np.asarray(columns.decisions) == decision)
-        if not len(places) or np.any(np.asarray(columns.gone) == places[-1]):
-            return []
-        last = int(places[-1])
-        columns.gone.append(last)
-        found = columns.added[self._width * last : self._width * (last + 1)].tolist()
-        if 2 * len(columns.gone) > len(columns.decisions):
-            self.restore(*self.arrays())
-        return found
-
-    @property
-    def nbytes(self) -> int:
-        return 8 * (1 + self._width) * len(self)
-
-    def copy(self) -> Scatter:
-        """The same rows. They are copied when the copy first changes, and by then more may have been added to these."""
-        made = Scatter(self._width)
-        made._columns, made._ends = self._columns, self._ends or [len(column) for column in self._columns]
-        return made
-
-    def _own(self) -> Columns:
-        """The columns, which nobody else adds to. A slice, not a view: nothing can be added to an array that is viewed,
-        and a thread may be about to.
-        """
-        if self._ends is not None:
-            cut: Any = [column[:end] for column, end in zip(self._columns, self._ends, strict=True)]
-            self._columns, self._ends = Columns(*cut), None
-        return self._columns
-
-    def arrays(self) -> tuple[Any, Any]:
-        """(decisions, rows), for a snapshot; they may be views, to be gone before the next row is kept."""
-        decisions, added, gone = map(np.asarray, self._own())
-        rows = added.reshape(-1, self._width)
-        if not len(gone):
-            return decisions, rows
-        present = np.ones(len(decisions), dtype=bool)
-        present[gone] = False
-        return decisions[present], rows[present]
-
-    def restore(self, decisions: Any, rows: Any) -> None:
-        """Take over what `arrays` gave."""
-        made = array("q", decisions.tobytes()), array("d", rows.tobytes()), array("q")
-        self._columns, self._ends = Columns(*made), None
-
 
 # --- The state of a study after an event
 
@@ -128,7 +38,7 @@ HOUR = 3_600_000_000
 
 
 class State:
-    """The state after event `seq`, whose hash is `hash`. Where the learner reads questions, `named` has SEQ.TAG of
+    """The state after event `seq`, whose hash is `hash`. Where the policy names rounds, `named` has SEQ.TAG of
     each decision, by which its predictions name earlier rounds.
 
     For corrections (study/reducer.py): `recent_of` has the decisions behind `recent`, `scatter` what each outcome
@@ -136,7 +46,7 @@ class State:
     event, from which on nothing was learned.
 
     After an amendment that begins a phase, `before` is the state of the rounds before it. If what was learned was
-    `kept`, both states have one learner, one queue and one numbering of rounds. `rounds_before` has the number of all
+    `kept`, both states have one learning, one queue and one numbering of rounds. `rounds_before` has the number of all
     earlier decisions, and the last round's number at the amendment.
 
     `snapshots` are earlier states that are kept in memory, the latest first, and `next_shot` is
@@ -149,7 +59,7 @@ class State:
         self.earlier: list[State] = [] if before is None else before.phases
         self.spec = rounded_spec(study.rules.spec)
         shared = before if kept else None
-        self.learner = make_learner(study.rules) if shared is None else shared.learner
+        self.learning = Learning(study.rules) if shared is None else shared.learning
         self.queue: deque[int] = deque() if shared is None else shared.queue
         self.held: dict[int, tuple[Round, Sample | None, bool]] = {} if shared is None else shared.held
         self.named: list[str] = [] if shared is None else shared.named
@@ -160,13 +70,11 @@ class State:
         self.rounds = self.imported = self.outcomes = self.violations = self.void = 0
         self.open: dict[int, Round] = {}
         self.expired: dict[int, Round] = {}
-        self.watch = Watch(study.rules, self.learner, study.guard.alarm_level)
+        self.watch = Watch(study.rules, self.learning, study.guard.alarm_level)
         self.broken = False
         self.stop_reason = ""
         self.last_action = study.rules.dial.low
         self.recent: deque[bool] = deque(maxlen=study.guard.stop_of_last)
-        self.recent_of: deque[int] = deque(maxlen=study.guard.stop_of_last)
-        self.scatter = Scatter(len(self.watch.tails))
         self.new_decisions = self.new_void = self.corrected_violations = self.last_known = 0
         self.resumes: list[list[Any]] = []
         self.snapshots: list[Any] = []
@@ -183,8 +91,7 @@ class State:
         """This state under a specification whose guard or labels were amended; the guard judges what was counted."""
         self.study, self.amendments = study, amendments
         self.watch.judge(study.guard.alarm_level)
-        length = study.guard.stop_of_last
-        self.recent, self.recent_of = deque(self.recent, length), deque(self.recent_of, length)
+        self.recent = deque(self.recent, study.guard.stop_of_last)
         return self
 
     @property
@@ -217,7 +124,7 @@ class State:
 
     @property
     def learned_in(self) -> list[State]:
-        """The states whose rounds the learner has: this one, and earlier ones whose learning was kept."""
+        """The states whose rounds the learning has: this one, and earlier ones whose learning was kept."""
         phases = self.phases
         return phases[: 1 + next(number for number, each in enumerate(phases) if not each.kept)]
 
@@ -321,7 +228,7 @@ class State:
             "waiting": len(self.held),
             "waits_for": self.queue[0] if self.queue else None,
             "frozen": self.frozen,
-            "informative_rounds": self.learner.samples,
+            "informative_rounds": self.learning.samples,
             "violations": self.total("violations"),
             "evidence": self.watch.evidence,
             "noise_evidence": self.watch.noise_evidence,
@@ -330,8 +237,8 @@ class State:
             "resumes": len(self.resumes),
             "corrected_violations": self.total("corrected_violations"),
         }
-        if self.learner.starts is not None:
-            facts["start_rounds"] = self.learner.starts
+        if self.learning.starts is not None:
+            facts["start_rounds"] = self.learning.starts
         if self.amendments:
             began = [first for seq, first, *_ in self.amendments if seq == self.study.began]
             facts |= {"amendments": len(self.amendments), "since_round": began[0] if began else 1}
@@ -375,7 +282,7 @@ def takes_back(state: State, round_: Round | None, before: Body, after: Body) ->
 
 
 def _excesses(state: State, round_: Round | None, body: Body) -> list[bool]:
-    found = [state.learner.is_over(state.study.rules, body["cost"])]
+    found = [is_over(state.study.rules, body["cost"])]
     if round_ is not None:
         sample = watched_sample(state, round_, body)
         found.append(state.watch.exceeded(round_, sample, throttled=bool(body.get("throttled"))))
@@ -396,7 +303,7 @@ NEVER = 2**62
 NOT_YET = 2**62
 """What a state knows that was replayed with changes which are not in the log yet."""
 
-OF_LEARNING = ("learner", "queue", "held", "named", "_end")
+OF_LEARNING = ("learning", "queue", "held", "named", "_end")
 """What phases share if learning was kept between them."""
 
 Shot = TypeVar("Shot")
@@ -410,9 +317,9 @@ class KeptState(NamedTuple):
     seq: int
     knows: int
     phases: list[State]
-    """The latest first, without their learners."""
+    """The latest first, without what was learned."""
     learned: list[dict[str, Any] | None]
-    """The arrays of each phase's learner; None where that is the learner of the phase before it."""
+    """The arrays of each phase's learning; None where that is the learning of the phase before it."""
 
     @property
     def hash(self) -> bytes:
@@ -433,9 +340,9 @@ class KeptState(NamedTuple):
             if arrays is None:
                 vars(made).update({name: getattr(before, name) for name in OF_LEARNING})
             else:
-                made.learner = make_learner(made.study.rules)
-                made.learner.restore({name: each.copy() for name, each in arrays.items()})
-            made.watch.learner = made.learner
+                made.learning = Learning(made.study.rules)
+                made.learning.restore({name: each.copy() for name, each in arrays.items()})
+            made.watch.learning = made.learning
             before = made
         return before
 
@@ -470,21 +377,21 @@ def thinned(seq: int, shots: list[Shot], place: Callable[[Shot], int], unit: int
 
 
 def _arrays(state: State) -> dict[str, Any]:
-    return {name: np.array(value, order="C") for name, value in state.learner.state().items()}
+    return {name: np.array(value, order="C") for name, value in state.learning.state().items()}
 
 
 def _copied(phase: State) -> State:
-    """A phase with containers of its own, without the learner and what it shares with the phase before it."""
-    left = OF_LEARNING if phase.kept else ("learner",)
+    """A phase with containers of its own, without the learning and what it shares with the phase before it."""
+    left = OF_LEARNING if phase.kept else ("learning",)
     made, watch = object.__new__(State), copy(phase.watch)
     vars(made).update(
         {
-            name: value.copy() if isinstance(value, (list, dict, deque, Scatter)) else value
+            name: value.copy() if isinstance(value, (list, dict, deque)) else value
             for name, value in vars(phase).items()
             if name not in left
         }
     )
-    vars(watch).pop("learner", None)
+    vars(watch).pop("learning", None)
     made.before, made.earlier, made.snapshots, made.watch = None, [], [], watch
     return made
 

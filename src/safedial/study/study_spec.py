@@ -41,7 +41,6 @@ from safedial.model.guarantee import CERTIFIED, GUARANTEES
 from safedial.model.spec import NAMES
 from safedial.policies import FACTORIES, Policy
 from safedial.rounds.decision import Decision, intensity_of
-from safedial.rounds.learner import Learner
 from safedial.rounds.rules import Rules, own_values, plain_options
 
 MAX_OPEN, MOST = 10_000, 1_000_000_000
@@ -120,7 +119,7 @@ def read_guard(given: Any, rules: Rules) -> Guard:
     step = fields.get("max_step")
     if step is not None:
         require(real("guard.max_step", step) > 0.0, "guard.max_step", step, "must be > 0")
-        lowest = rules.learner.least_setting(rules)
+        lowest = rules.policy.start.least
         reaches = lowest is None or rules.dial.low + step >= lowest
         require(
             reaches,
@@ -168,7 +167,7 @@ def with_limits(guard: Guard, decision: Decision, raw: Sequence[float], before: 
     for cap in guard.caps:
         # Where rounds that are given nothing wait for their outcomes, those under such a cap do not: it must be named
         # whether or not it lowers the action, so that which rounds are left out depends on contexts alone.
-        named = rules.learner.awaits_all and intensity_of(rules, _at_most(dial, cap.limit)) == 0.0
+        named = rules.policy.zero_tells and intensity_of(rules, _at_most(dial, cap.limit)) == 0.0
         if (cap.limit < limit or named) and cap.holds(raw):
             limit, limiter = min(cap.limit, limit), "mask" if cap.limit == dial.low else "cap"
     if guard.max_step is not None and limit > before + guard.max_step:
@@ -238,7 +237,7 @@ STUDY_POLICIES = ("hp_probe", "hp_ucb", "hp_conformal", "hp_shield", "hp_student
 class StudySpec:
     """A study's specification. `fields` is its written form: `read_spec(fields)` gives it again.
 
-    `learning_order` is "prefix" (the learner uses the longest run of rounds, from the first, whose outcomes are all
+    `learning_order` is "prefix" (the policy uses the longest run of rounds, from the first, whose outcomes are all
     known; this is valid under any delay) or "arrival" (it uses every outcome at once; delays must not depend on
     outcomes). `before` is the specification up to the amendment, event `since`,
     that made this one, and `began` is the amendment that began its phase (study/amendment.py); 0 if there was none.
@@ -275,19 +274,9 @@ class StudySpec:
         return self.at(1)
 
     @cached_property
-    def learner(self) -> type[Learner]:
-        """The class of its learner."""
-        return self.rules.learner
-
-    @cached_property
-    def folds(self) -> bool:
-        """Whether corrections of rewards and costs change the state in place (study/reducer.py)."""
-        return self.learner.revises(self.rules)
-
-    @cached_property
     def ordered(self) -> bool:
         """Whether outcomes are learned from in decision order."""
-        return self.learning_order == "prefix" and self.learner.in_order
+        return self.learning_order == "prefix" and self.rules.policy.in_order
 
 
 def read_spec(given: Any, *, quiet: bool = False, own: Policy | None = None) -> StudySpec:
@@ -308,11 +297,12 @@ def read_spec(given: Any, *, quiet: bool = False, own: Policy | None = None) -> 
     with warnings.catch_warnings():
         if quiet:
             warnings.simplefilter("ignore")
-        rules = Rules.from_dict({**fields, "spec": guarantee, "policy": _policy(fields, own)})
+        parts = {**fields, "spec": guarantee, "policy": _policy(fields, own)}
+        rules = Rules.from_dict(parts, world=frozenset({"log"}))
     curves = sorted(own_values(rules))
     rule = "is your own curve, which a log cannot hold"
     require(not curves, "spec", curves, rule, "use one of this package, or an Agent")
-    rules.learner.check_study(rules)
+    _check_options(rules)
     learning_order = fields.get("learning_order", "prefix")
     require(learning_order in ("prefix", "arrival"), "learning_order", learning_order, "must be 'prefix' or 'arrival'")
     guard = read_guard(fields.get("guard"), rules)
@@ -322,6 +312,14 @@ def read_spec(given: Any, *, quiet: bool = False, own: Policy | None = None) -> 
     labels = read_labels(fields.get("labels", {}), several=rules.spec.costs is not None)
     written |= {"labels": labels} if labels else {}
     return StudySpec(rules=rules, guard=guard, learning_order=learning_order, fields=_as_logged(written))
+
+
+def _check_options(rules: Rules) -> None:
+    """A study's options must be plain values, from which its log can be replayed."""
+    written = plain_options(rules.policy.options)
+    own = [name for name, value in written.items() if isinstance(value, dict) and "custom" in value]
+    rule = "is your own function or model, which a log cannot hold"
+    require(not own, own[0] if own else "", own, rule, "make its value a feature or a proposal, or use an Agent")
 
 
 def _as_logged(value: Any) -> Any:

@@ -216,9 +216,8 @@ class StudyTransaction:
             return
         snapshots = [shot for shot, _ in log.snapshot_seqs(self.connection, study)]
         most = SNAPSHOT_BYTES * (seq - snapshots[0] + replayed) if snapshots else math.inf
-        shared = sum(each.scatter.nbytes for each in self.state.phases)
-        content = pack(self.state) if shared <= most else b""
-        if not 0 < len(content) <= most:
+        content = pack(self.state)
+        if len(content) > most:
             return
         self.state.replayed = 0
         name = log.write_snapshot(self.connection, study, seq, content)
@@ -227,7 +226,7 @@ class StudyTransaction:
         first = self.event(1)
         if first is not None:
             self.state.snapshots = [each for each in self.state.snapshots if each.seq > max(kept, default=0)]
-            self.state.next_shot = seq + (len(content) - shared) // MEMORY_BYTES
+            self.state.next_shot = seq + len(content) // MEMORY_BYTES
             self.append("snapshot", snapshot_body(first, seq, name), actor="store")
             self.flush()
         study_errors.hit("snapshot_written")

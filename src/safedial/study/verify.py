@@ -3,13 +3,13 @@
 Only the events are trusted: the log is replayed from the first one. A decision agrees if it is the same byte for byte,
 or, if another processor or build made it, the same up to rounding. The same log gives the same bits in any process of
 one build on one machine. Elsewhere another BLAS kernel or mathematical library rounds differently, and the learner's
-predictions differ in their last digits: by 1e-14 if the ridge is as large as the contexts, by more if it is much
-smaller. From a prediction to a decision it takes only a few well-conditioned operations. So a decision whose learner
-bounds its rounding (`Learner.rounding`) agrees if
+numbers differ in their last digits: by 1e-14 if the ridge is as large as the contexts, by more if it is much
+smaller. From these numbers to a decision it takes only a few well-conditioned operations. So a decision whose policy
+bounds its rounding (`Policy.recorded`) agrees if
 
-* the numbers of its prediction agree within 1e-9, or within the learner's own bound on rounding (bounds.rounding) if
+* the numbers of its estimate agree within 1e-9, or within the policy's own bound on rounding (bounds.rounding) if
   that is more; and
-* the decision recomputed from the recorded prediction has the same actions, within 1e-12, and the same other numbers,
+* the decision recomputed from the recorded numbers has the same actions, within 1e-12, and the same other numbers,
   within 1e-9.
 
 Any other decision is compared with the recomputed one, with the same two tolerances. Values that are not numbers must
@@ -49,7 +49,7 @@ from safedial.study.log import (
     study_names,
 )
 from safedial.study.operations import VISIT, request_digest, request_of, visit_entry
-from safedial.study.reducer import IN_PLACE, body_of, decide_next, noted_in, question_of
+from safedial.study.reducer import body_of, decide_next, noted_in, question_of
 from safedial.study.replay_log import Source, apply_event, change_of, first_spec, read_study, replayed, snapshot_body
 from safedial.study.snapshot import pack, parts, unpacked
 from safedial.study.state import NEVER, State
@@ -79,21 +79,20 @@ class Agreement:
 
     def on_decision(self, state: State, asked: Asked, again: dict[str, Any], body: dict[str, Any]) -> bool:
         """Whether a decision's recorded `body` equals the recomputed one, `again`, up to rounding."""
-        learner = state.learner
+        learning = state.learning
         vector, norm, raw = asked.vector, asked.norm, body["context"]
-        room = learner.rounding(vector, norm)
+        room = learning.rounding(vector, norm)
         if room is None:
             return _agrees(_plain(again), body)
         rules = state.study.rules
         self.spent += min(2.0 * room, math.log1p(norm * norm / rules.spec.ridge))
-        own, stated = (learner.estimated(_plain(each["prediction"])) for each in (again, body))
+        own, stated = (learning.estimated(_plain(each["numbers"])) for each in (again, body))
         sums = [
             {name: numbers.pop(name) for name in list(numbers) if name.endswith("log_det")} for numbers in (own, stated)
         ]
         if not (_close(sums[0], sums[1], NUMBER, self.spent) and _close(own, stated, NUMBER, room)):
             return False
-        seen = learner.reread(rules, body["prediction"], vector, norm)
-        follows = decide_next(state, asked, raw, seen=seen)
+        follows, _ = decide_next(state, asked, raw, recorded=learning.recorded(body["numbers"], vector))
         return _agrees(_plain(body_of(follows, raw, state, noted_in(body))), body)
 
     def on_snapshot(self, state: State, mine: bytes, theirs: bytes) -> bool:
@@ -224,10 +223,7 @@ def _replays(event: Event) -> bool:
     """Whether a change of an earlier round needs a replay, so that states must be kept to begin from; read from the
     text, because the body of an altered event may be no JSON.
     """
-    written = str(event.body)
-    if EVENT_KINDS[event.kind].reports:
-        return f'"{IN_PLACE}":true' not in written
-    return '"after_outcome":true' in written
+    return EVENT_KINDS[event.kind].reports or '"after_outcome":true' in str(event.body)
 
 
 class _Check:
@@ -358,8 +354,8 @@ class _Check:
         if changes:
             state.seq, state.hash = event.seq, event.hash
             return
-        asked = self.decide_again(state, event, body) if means.decides else None
-        self.state = apply_event(self.source, state, event, body, known=asked, trust=False)
+        advice = self.decide_again(state, event, body) if means.decides else None
+        self.state = apply_event(self.source, state, event, body, known=advice, trust=False)
 
     def check_snapshot_event(self, state: State, event: Event, body: dict[str, Any]) -> None:
         """A stored snapshot must be the one that the event after it confirms. The digest of one that is no longer
@@ -374,18 +370,18 @@ class _Check:
             raise _Bad(state.seq, "has a snapshot that the log does not confirm")
 
     def decide_again(self, state: State, event: Event, body: dict[str, Any]) -> Any:
-        """Recompute a decision, which must agree with its event. Returns its question."""
+        """Recompute a decision, which must agree with its event. Returns what it was made from."""
         asked = question_of(state, body)
-        decision = decide_next(state, asked, body["context"])
+        decision, advice = decide_next(state, asked, body["context"])
         again = body_of(decision, body["context"], state, noted_in(body))
         self.decisions += 1
         if canonical(again) == event.body:
             self.agreement.exact()
-            return asked
+            return advice
         if not self.agreement.on_decision(state, asked, again, body):
             raise _Bad(event.seq, f"advises {body['action']!r}; recomputed it is {again['action']!r}")
         self.inexact += 1
-        return asked
+        return advice
 
     def compare_snapshot(self, seq: int, name: bytes) -> None:
         source, state = self.source, self.state

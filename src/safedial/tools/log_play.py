@@ -74,8 +74,8 @@ def _play_agent(rules: Rules, rounds: Rounds, outcomes: Outcomes, seed: int, pro
     for context, action, reward, *costs, baseline in rounds.past:
         cost = as_stated(rules.spec, dict(zip(rounds.costs, costs, strict=True)))
         agent.update(context, action, reward, cost, baseline_cost=baseline)
-    advised, stopped, reads = np.empty(len(rounds)), None, rules.learner.reads_questions
-    proposed = rounds.proposal if reads and rules.policy.options.get("base") == "proposal" else None
+    advised, stopped = np.empty(len(rounds)), None
+    proposed = rounds.proposal if rules.policy.options.get("base") == "proposal" else None
     for index in range(len(rounds)):
         question: Any = {} if proposed is None else {"proposal": float(proposed[index])}
         baseline = float(rounds.baseline[index])
@@ -199,11 +199,10 @@ class StudyPlayer:
     def _decide(self, event: Event, body: dict[str, Any]) -> None:
         state, place = self.state, len(self.advised)
         try:
-            asked = question_of(state, body)
-            decision = decide_next(state, asked, body["context"])
+            decision, advice = decide_next(state, question_of(state, body), body["context"])
         except InvalidInput as error:
             raise InvalidInput(f"event {event.seq}: {error}", error.code) from error
-        update_state(state, event, body_of(decision, body["context"], state, noted_in(body)), known=asked)
+        update_state(state, event, body_of(decision, body["context"], state, noted_in(body)), known=advice)
         self.places[event.seq] = place
         self.advised.append(decision.action)
         idle = self.outcomes.known[place] and not self.outcomes.given[place]

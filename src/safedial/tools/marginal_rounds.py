@@ -38,7 +38,7 @@ from safedial.model.dose import Dose
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.namespace import Array
 from safedial.model.spec import SafetySpec
-from safedial.policies import Policy, check_proved, make_policy
+from safedial.policies import Policy, make_policy
 from safedial.policies.conformal import FIRST_FIT, REACH, Ties
 from safedial.policies.policy import KNOWN, LOST, Asked, Task, Told
 from safedial.rounds.agent import Agent
@@ -149,7 +149,7 @@ def walk_bracket_log(
             several = {name: float(values[index]) for name, values in outcome.items()}
             told_cost = several if spec.costs else several["cost"]
             agent.update(decision, action=float(setting[index]), reward=0.0, cost=told_cost)
-        told[:, index] = decision.prediction["protocol"], decision.prediction["start"], agent.evidence
+        told[:, index] = decision.numbers["protocol"], decision.numbers["start"], agent.evidence
     return BracketRounds(
         risk=float(spec.violation_risk),
         costs=costs,
@@ -303,10 +303,10 @@ def _refit(rule: Any, state: Any) -> tuple[Any, Array]:
     """Let the policy refit if it is due. Returns the rounds that it bets on before, and their p-values."""
     first, last = state.bets.next, state.count - rule.lag
     if not state.fitted or state.count < state.next_fit or last <= first:
-        rule.begin(state)
+        rule.begin(state, None)
         return np.empty(0, dtype=np.int64), np.empty(0)
     chances = state.bets.chances(first, last)
-    rule.begin(state)
+    rule.begin(state, None)
     return np.arange(first, last), chances
 
 
@@ -362,7 +362,7 @@ def walk_student_log(
 ) -> StudentRounds:
     """Learn from a log round by round; `policy`, or a spec file's table, says which guarantee is meant."""
     rule = _policy(policy)
-    check_proved(rule, spec)
+    rule.on(Task(dim=log.dim, spec=spec, dose=dose))  # refuses what has no proof
     harm = np.asarray(dose.cost.effect(log.action), dtype=float)
     dosed = harm > 0.0
     words = f"rounds with a dose are too few: at least {log.dim + SPARE} are needed at dimension {log.dim}"

@@ -1,0 +1,295 @@
+"""The one lane of a policy's state in an agent or a study, and what people ask of it.
+
+What is asked of any policy, whatever its state, is answered by the policy's data and its bounds; what changes the state
+is one of `begin`, `open`, `tell` and `restart`.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from safedial.bounds.rounding import round_up
+from safedial.errors import InvalidInput
+from safedial.model.namespace import Array
+from safedial.policies import table
+from safedial.policies.policy import KNOWN, LEFT_OUT, LOST, THROTTLED, Asked, Bound, Policy, Told
+from safedial.rounds.decision import Decision, decide
+from safedial.rounds.outcome import Asked as Question
+from safedial.rounds.outcome import Sample, check_reported
+from safedial.rounds.rules import Rules
+
+Residuals = tuple[float, float, float, float, float]
+
+RESIDUAL = ("reward", "cost", "reward_far", "cost_far", "cost_slack")
+"""The numbers of a bound that an outcome's residuals follow from: two means, how far each may lie from the true one
+without any noise in the round, and how far rounding may have raised the cost's."""
+
+FORGETTING = "is only for hp_conformal, hp_shield and hp_student; the rounds of a certified policy stay valid"
+
+
+class Advice(NamedTuple):
+    """What a decision was made from, until its round is opened."""
+
+    asked: Asked
+    bound: Bound
+
+
+class Learning:
+    """A policy, bound to its task, with its state.
+
+    Attributes:
+        samples: how many outcomes were learned from.
+        starts: how many decisions got the start, where that is shown: where counted violations are no evidence.
+        opened: how many rounds were opened; the place of the next one.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.policy: Policy = rules.policy
+        self.samples = self.opened = 0
+        self.starts = None if self.policy.counts or not self.policy.counts_starts else 0
+        self._state = self.policy.init()
+        self._prepares = type(self.policy).begin is not Policy.begin
+        self._opens = type(self.policy).open is not Policy.open
+        """Whether decisions change the state: before they are made, and when they are. Outcomes always do."""
+        self._contexts: dict[int, Array] = {}
+        """Those of open rounds, where the policy must know the round that an outcome belongs to."""
+        self._seen: Advice | None = None
+        """The latest question and its bound, until the state changes."""
+
+    # --- a decision
+
+    def advise(
+        self,
+        rules: Rules,
+        question: Question,
+        *,
+        number: int,
+        coin: float = 0.5,
+        stop_reason: str = "",
+        begin: bool = True,
+        preview: bool = False,
+        recorded: Any = None,
+    ) -> tuple[Decision, Advice]:
+        """A decision, and what it was made from. With `begin=False` nothing is refitted that is due; of a `preview` the
+        state stays as it is; `recorded` stands for the state (`policies.linear.Recorded`).
+        """
+        # An amendment that keeps what was learned may have changed the rules, and a new epoch the policy's task.
+        known = self.policy.task.spec
+        policy = self.policy if rules.spec is known or rules.spec == known else rules.policy
+        baseline = round_up(question.baseline_cost) if question.baseline_cost else 0.0
+        asked = Asked(question.vector, question.norm, float(number), baseline, coin, question.proposal)
+        state = self._state if recorded is None else recorded
+        if self._prepares and begin and recorded is None:
+            if preview:
+                state = copy.deepcopy(state)
+            policy.begin(state, asked)
+        advice = Advice(asked, policy.bound(state, asked))
+        if state is self._state:
+            self._seen = advice
+        chosen = policy.choose(advice.bound, asked)
+        given = {"number": number, "stop_reason": stop_reason or self._alarm(state), "starts": self.starts}
+        return decide(rules, question, advice.bound, chosen, **given), advice
+
+    def open(self, advice: Advice, decision: Decision) -> int:
+        """Open a decided round. Returns its place."""
+        if self._opens:
+            chosen = decision.action if self.policy.unit == "setting" else decision.intensity
+            return self._open(advice.asked, advice.bound, chosen)
+        self.opened += 1
+        return self.opened - 1
+
+    def _open(self, asked: Asked, bound: Bound | None, chosen: float) -> int:
+        self.policy.open(self._state, asked, bound, chosen)
+        place, self.opened = self.opened, self.opened + 1
+        if not self.policy.in_order:
+            self._contexts[place] = asked.context
+        return place
+
+    def count_start(self, guarantee: str) -> None:
+        """Count a decision at the start, by its guarantee."""
+        if self.starts is not None:
+            self.starts += guarantee in ("declared", "certified")
+
+    # --- its outcome
+
+    def check_report(self, context: Array, round: int, place: int | None, decisions: int) -> None:
+        """Refuse an outcome that is reported by its context but fits no round."""
+        if not self.policy.in_order:
+            kept = None if place is None else self._contexts.get(place)
+            history = self.policy.takes_history
+            check_reported(self.policy.name, context, kept, round=round, decisions=decisions, history=history)
+
+    def learn(self, context: Array, norm: float, sample: Sample, place: int | None) -> None:
+        """Learn from the outcome of the round at `place`; None: a round from before the first decision."""
+        if place is None:
+            place = self._open(Asked(context, norm, 0), None, sample.applied) if self._opens else 0
+        if place < 0:  # the round was forgotten
+            return
+        fate = LOST if sample.unknown else KNOWN
+        self.samples += not sample.unknown and (sample.weight > 0.0 or self.policy.zero_tells)
+        self._tell(place, told_of(fate, sample, context, norm))
+
+    def throttled(self, context: Array, sample: Sample, place: int) -> None:
+        """The setting of the round at `place` was lowered because of its outcome: its cost is evidence, no lesson."""
+        self._tell(place, told_of(THROTTLED, sample, context, math.nan))
+
+    def leave_out(self, place: int) -> None:
+        """The round at `place` has no outcome, for a reason unrelated to it."""
+        self._tell(place, nothing_told(LEFT_OUT, self._contexts.get(place)))
+
+    def lose(self, place: int | None, baseline_cost: float = 0.0) -> None:
+        """The round at `place` has no outcome, for a reason that may be related to it; or it was given nothing, which a
+        baseline cost at the threshold or above would explain.
+        """
+        if place is not None:
+            self._tell(place, nothing_told(LOST, self._contexts.get(place), baseline_cost))
+
+    def _tell(self, place: int, told: Told) -> None:
+        if place < 0:
+            return
+        self._seen = None
+        self._contexts.pop(place, None)
+        self.policy.tell(self._state, place, told)
+
+    # --- its evidence
+
+    def residuals(self, context: Array, norm: float, sample: Sample, of: str = "") -> Residuals | None:
+        """(reward residual, its slack, cost residual, its slack, rounding) of an outcome not yet learned, where the
+        policy's numbers say how far its means may be off without noise; else None. A residual is the distance from the
+        predicted mean, the slack is how far it may lie without any noise, both times √ω; rounding is what rounding may
+        add to the cost's. `of` is "" or the beginning of the names of one cost's numbers.
+        """
+        seen = self._seen
+        if seen is None or seen.asked.context.tobytes() != context.tobytes():
+            asked = Asked(context, norm, max(self.opened, 1))
+            self._seen = seen = Advice(asked, self.policy.bound(self._state, asked))
+        told = seen.bound.numbers
+        if f"{of}cost_far" not in told:
+            return None
+        share = math.sqrt(sample.weight)
+        mean, cost, reward_far, cost_far, raised = (share * told[of + name] for name in RESIDUAL)
+        return share * sample.reward - mean, reward_far, share * sample.cost - cost, cost_far, raised
+
+    @property
+    def evidence(self) -> float | None:
+        """That of the first of the policy's own rules; None if counted violations are the evidence."""
+        if self.policy.counts:
+            return None
+        return next((float(each.value) for each in self.policy.evidence(self._state).values()), 1.0)
+
+    @property
+    def stop_rule(self) -> str:
+        """The rule that the policy's own evidence has crossed; "" if none."""
+        return self._alarm(self._state)
+
+    def _alarm(self, state: Any) -> str:
+        if self.policy.counts:
+            return ""
+        return next((rule for rule, each in self.policy.evidence(state).items() if bool(each.crossed)), "")
+
+    def restart_evidence(self) -> None:
+        """Begin the policy's own evidence anew."""
+        self._seen = None
+        self.policy.restart(self._state)
+
+    def forget(self, *, unrelated: bool = False) -> None:
+        """Start again without rounds, after a change that made the earlier ones useless: a new epoch. `unrelated`: the
+        reason for it has nothing to do with outcomes.
+        """
+        if self.policy.counts:
+            raise InvalidInput(f"forget = True: {FORGETTING}")
+        task = self.policy.task
+        self._begin_epoch(task.epoch + 1, exact=task.exact and unrelated)
+        self.samples = self.opened = 0
+        self._contexts.clear()
+
+    def begins_after(self, before: Learning) -> None:
+        """Begin with nothing learned, after rounds that are not kept."""
+        task = before.policy.task
+        self._begin_epoch(task.epoch + 1, exact=task.exact)
+
+    def _begin_epoch(self, epoch: int, *, exact: bool) -> None:
+        self.policy = self.policy.on(replace(self.policy.task, epoch=epoch, exact=exact))
+        self._state, self._seen = self.policy.init(), None
+
+    def coef(self, target: str) -> Array:
+        """The coefficients of "reward" or "cost" that the policy predicts by: its predictions at the unit vectors; for
+        several costs a row for each.
+        """
+        parts = self.rules.parts
+        if target == "cost" and parts is not None:
+            return np.stack([self._coef(f"{name}.cost") for name in parts])
+        return self._coef(target if parts is None else f"{next(iter(parts))}.{target}")
+
+    def _coef(self, target: str) -> Array:
+        number, rows = max(self.opened, 1), np.eye(self.policy.task.dim)
+        asked = [Asked(row, 1.0, number) for row in (*rows, *-rows)]
+        found = [self.policy.bound(self._state, each).numbers.get(target) for each in asked]
+        if any(each is None for each in found):
+            raise InvalidInput(f"{target}_coef: policy {self.policy.name} has no coefficients")
+        # Half the difference to the opposite context: what a prediction was raised by, for rounding, cancels.
+        ahead, behind = np.split(np.array(found, dtype=np.float64), 2)
+        return 0.5 * (ahead - behind)
+
+    # --- decisions of another processor
+
+    def rounding(self, context: Array, norm: float) -> float | None:
+        """How far rounding may move its predictions on another processor; None if unknown."""
+        recorded = self.policy.recorded
+        return None if recorded is None else recorded.rounding(self._state, context, norm)
+
+    def estimated(self, numbers: Mapping[str, Any]) -> dict[str, Any]:
+        """The numbers of a decision that all others follow from."""
+        return {name: value for name, value in numbers.items() if name in self.policy.recorded.names}
+
+    def recorded(self, numbers: Mapping[str, Any], context: Array) -> Any:
+        """Recorded numbers in place of the state."""
+        return self.policy.recorded(self.policy, numbers, context)
+
+    # --- saving
+
+    def state(self) -> dict[str, Any]:
+        """The arrays to save."""
+        places = sorted(self._contexts)
+        rows = [self._contexts[place] for place in places]
+        return {
+            **{f"policy.{name}": value for name, value in table.pack(self._state).items()},
+            "counts": np.array([self.samples, self.opened, -1 if self.starts is None else self.starts]),
+            "epoch": np.array([self.policy.task.epoch, self.policy.task.exact]),
+            "open.places": np.array(places, dtype=np.int64),
+            "open.contexts": np.array(rows, dtype=np.float64).reshape(len(places), self.policy.task.dim),
+        }
+
+    def restore(self, arrays: dict[str, Any]) -> None:
+        """Restore, bit for bit, what `state` gave."""
+        epoch, exact = (int(value) for value in arrays["epoch"])
+        self._begin_epoch(epoch, exact=bool(exact))
+        packed = {name.removeprefix("policy."): value for name, value in arrays.items() if name.startswith("policy.")}
+        self._state = table.unpack(self.policy.init(), packed)
+        self.samples, self.opened, starts = (int(value) for value in arrays["counts"])
+        self.starts = None if starts < 0 else starts
+        self._contexts = dict(zip(arrays["open.places"].tolist(), arrays["open.contexts"].copy(), strict=True))
+
+
+def told_of(fate: int, sample: Sample, context: Any, norm: float) -> Told:
+    """An outcome as a policy is told it."""
+    parts, cost = None, sample.cost
+    if isinstance(cost, dict):
+        parts = {name: told_of(fate, part, context, norm) for name, part in cost.items()}
+        cost = 0.0
+    return Told(
+        fate, sample.reward, cost, sample.weight, sample.measured, sample.baseline_cost, sample.applied,
+        sample.intensity, context, norm, parts,
+    )  # fmt: skip
+
+
+def nothing_told(fate: int, context: Any, baseline: float = 0.0) -> Told:
+    """A round without an outcome."""
+    return Told(fate, 0.0, 0.0, 0.0, math.nan, baseline, math.nan, 0.0, context)
