@@ -32,6 +32,8 @@ class Guarantee(NamedTuple):
             that it may be simulated under, where another policy gives theirs.
         limit: which bound sets a dose, a key of `LIMITS`.
         statement: the guarantee in one sentence.
+        needs: what its proof needs of a world (`simulation.proof`); each set suffices.
+        marginal: the risk is that of a round, over the past rounds too.
         constants: the fields of a spec that the proof uses, beside threshold and violation risk.
         risks: the fields of a spec whose sum is the risk, where they are stated.
         takes: what else a spec with this guarantee may state: "margins" (what is known of the noise), "noise_scale",
@@ -58,6 +60,8 @@ class Guarantee(NamedTuple):
     statement: str = ""
     span: str = "a round"
     rate: str = "violation_rate"
+    needs: tuple[frozenset[str], ...] = ()
+    marginal: bool = False
     constants: tuple[str, ...] = ()
     risks: tuple[str, ...] = ("violation_risk",)
     takes: frozenset[str] = frozenset()
@@ -90,6 +94,7 @@ CERTIFIED = Guarantee(
     proved=True,
     from_constants=True,
     claimed=True,
+    needs=(frozenset({"exact dose curve", "stated constants", "stated noise", "linear mean"}),),
     constants=CONSTANTS,
     risks=("violation_risk", "estimation_risk", "margin_risk"),
     takes=frozenset({"margins", "noise_scale", "costs", "sensors"}),
@@ -100,6 +105,9 @@ CERTIFIED = Guarantee(
     statement=LIMITED,
     because="upper bounds on the noise and on the norms of coefficients and contexts are stated",
 )
+
+MARGINAL = frozenset({"exact dose curve", "exchangeable rounds", "costs of any size", "safe start"})
+"""What a conformal guarantee needs."""
 
 GUARANTEES = {
     "certified": CERTIFIED,
@@ -113,6 +121,8 @@ GUARANTEES = {
         proved=True,
         exchangeable=True,
         claimed=True,
+        needs=(MARGINAL,),
+        marginal=True,
         given="conformal",
         under=("conformal",),
         simulated_under=("certified", "conformal", "bracket"),
@@ -126,6 +136,8 @@ GUARANTEES = {
         exchangeable=True,
         bracketed=True,
         claimed=True,
+        needs=(frozenset({"kept bracket"}),),
+        marginal=True,
         takes=frozenset({"any threshold", "costs"}),
         cost_states="growth",
         splits=False,
@@ -142,6 +154,8 @@ GUARANTEES = {
         proved=True,
         gaussian=True,
         claimed=True,
+        needs=(frozenset({"exact dose curve", "gaussian noise", "linear mean", "costs of any size", "safe start"}),),
+        marginal=True,
         risks=("violation_risk", "estimation_risk"),
         takes=frozenset({"costs"}),
         given="student",

@@ -24,7 +24,7 @@ from safedial.policies import Policy, hp_probe, hp_ucb, nonlinear_hp_probe, nonl
 from safedial.policies.classes import FunctionClass, binary, finite, kernel
 from safedial.policies.classes.kernel import parse_kernel
 from safedial.simulation.nonlinear_worlds import EC50, HILL, PEAK, NonlinearWorld, waves
-from safedial.simulation.results import guarantee_holds
+from safedial.simulation.proof import guarantee_holds
 from safedial.simulation.run import Simulation, simulate
 from safedial.simulation.world import generators
 from safedial.stats import as_seeds

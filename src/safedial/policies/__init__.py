@@ -106,9 +106,7 @@ def as_policy(policy: str | Policy) -> Policy:
 
 def guaranteed_risk(policy: Policy, spec: SafetySpec) -> Any:
     """What a policy's guarantee risks under a spec: δ where it holds over the past too, else all parts together."""
-    given = GUARANTEES[policy.guarantee]
-    marginal = given.exchangeable or (given.gaussian and policy.options["guarantee"] == "per_round")
-    return spec.violation_risk if marginal else spec.guaranteed_risk
+    return spec.violation_risk if policy.marginal else spec.guaranteed_risk
 
 
 def shown_spec(policy: Policy, written: dict[str, Any]) -> dict[str, Any]:

@@ -150,6 +150,10 @@ class Clairvoyant(Linear):
         return self.binary_cost
 
     @property
+    def needs(self) -> tuple[frozenset[str], ...]:
+        return tuple(each - {"linear mean"} for each in super().needs)
+
+    @property
     def excludes(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
         return frozenset({"unknown means", "costs of any size" if self.binary_cost else "costs of 0 or 1"})
 

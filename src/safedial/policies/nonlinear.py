@@ -99,6 +99,10 @@ class NonlinearHPUCB(Policy):
         return self.cost_class.label
 
     @property
+    def needs(self) -> tuple[frozenset[str], ...]:
+        return tuple(each - {"linear mean"} | {"mean in its class"} for each in super().needs)
+
+    @property
     def zero_one(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.cost_class.binary
 

@@ -33,6 +33,7 @@ from safedial.bounds.rounding import rounded_spec
 from safedial.errors import require
 from safedial.model.dial import Dial, Features
 from safedial.model.dose import Dose
+from safedial.model.guarantee import GUARANTEES
 from safedial.model.namespace import Array, namespace, where
 from safedial.model.spec import SafetySpec
 from safedial.policies.supports import ELSEWHERE, check_supported
@@ -300,9 +301,8 @@ class Policy:
     recorded: ClassVar[Any] = None
     """How a decision of another processor is checked, where it is known how far rounding may move its numbers
     (`policies.linear.Recorded`); None: it must be the same up to a fixed tolerance."""
-    needs: ClassVar[frozenset[str]] = frozenset()
     excludes: ClassVar[frozenset[str]] = ELSEWHERE
-    """Facts about spec, dial and world (`policies.supports`) without which, or with which, there is no proof."""
+    """Facts about spec, dial and world (`policies.supports`) with which it has no proof, or cannot play."""
 
     task: Task = field(init=False, repr=False, compare=False)
     """What `on` has bound it to; it is no option."""
@@ -330,6 +330,16 @@ class Policy:
     def start(self) -> StartSetting:
         """What is given while nothing is known."""
         return StartSetting()
+
+    @property
+    def needs(self) -> tuple[frozenset[str], ...]:
+        """What its proof needs of a world (`simulation.proof`); each set suffices."""
+        return GUARANTEES[self.guarantee].needs
+
+    @property
+    def marginal(self) -> bool:
+        """Whether its risk is that of a round over the past rounds too."""
+        return GUARANTEES[self.guarantee].marginal
 
     @property
     def is_own(self) -> bool:

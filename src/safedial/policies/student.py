@@ -59,6 +59,7 @@ from safedial.bounds.t_laws import Mixture, chance_above, cost_upper, epoch_shar
 from safedial.errors import is_number, is_whole, require
 from safedial.model.dial import rounded_down
 from safedial.model.guarantee import GUARANTEES
+from safedial.model.guarantee import MARGINAL as MARGINAL_NEEDS
 from safedial.model.namespace import where
 from safedial.model.spec import SafetySpec
 from safedial.policies import combine, words
@@ -278,6 +279,14 @@ class HPStudent(Policy):
     @cached_property
     def start(self) -> StartSetting:
         return StartSetting(self._first.action, self._first.fallback)
+
+    @property
+    def needs(self) -> tuple[frozenset[str], ...]:
+        return (*super().needs, *((MARGINAL_NEEDS,) if self.either else ()))
+
+    @property
+    def marginal(self) -> bool:
+        return self.form == "per_round"
 
     @property
     def allows_past_zeros(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] -- by an option

@@ -28,7 +28,7 @@ from safedial.policies.policy import Asked
 from safedial.rounds.agent import Agent
 from safedial.simulation.linear_world import LinearWorld
 from safedial.simulation.loop import Round
-from safedial.simulation.results import guarantee_holds
+from safedial.simulation.proof import guarantee_holds
 from safedial.simulation.run import Simulation, simulate
 
 LEVEL = 1e-6

@@ -120,6 +120,16 @@ class DoseResponseWorld(World):
         told = self.features > 0 or self.effect == 0.0
         require(told, "effect", self.effect, f"needs features, and dim = {self.dim} has none")
 
+    def keeps(self, growth: Growth) -> bool:
+        """Whether no unit breaks a bracket. Costs of 0 or 1 with a least tolerance break a spread bracket: there the
+        share that exceeds leaps.
+        """
+        if self.curve == "stated":
+            return self.high <= 1.0
+        if BRACKETED.get(growth.name) != self.curve:
+            return False
+        return bool(growth.parameters["low"] <= self.low and self.high <= growth.parameters["high"])
+
     @property
     def features(self) -> int:
         """How many columns of a context are features."""

@@ -1,5 +1,5 @@
-"""What a simulation shows: whether the policy's guarantee is proved for its world, a summary in plain numbers, the log
-of a run, and tidy tables, one row for each observation, with every setting under a plain name.
+"""What a simulation shows: a summary in plain numbers, the log of a run, and tidy tables, one row for each observation,
+with every setting under a plain name.
 """
 
 from __future__ import annotations
@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from safedial.bounds.margin import noise_margin
 from safedial.errors import require
 from safedial.io import card, data_frame
 from safedial.model.brackets import Growth
-from safedial.model.costs import split_spec
 from safedial.model.dose import Dose, DoseCurve
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import NAMES, SWEPT, SafetySpec, one_row
@@ -22,132 +20,16 @@ from safedial.policies import Policy, guaranteed_risk, shown_spec
 from safedial.policies.classes import FunctionClass
 from safedial.rounds.log_file import Log
 from safedial.rounds.rules import shortest_dose, write_parts
-from safedial.simulation.dose_response import BRACKETED, DoseResponseWorld
 from safedial.simulation.engines import USUAL
-from safedial.simulation.linear_world import LinearWorld
 from safedial.simulation.loop import Played
-from safedial.simulation.nonlinear_worlds import NonlinearWorld, waves
+from safedial.simulation.proof import guarantee_holds
 from safedial.simulation.rule import CURVES
 from safedial.simulation.run import Simulation, simulate
-from safedial.simulation.world import SUB_GAUSSIAN, Array, World, exceeds_rarely, quantile
+from safedial.simulation.world import Array, World
 from safedial.stats import Seeds, seed_interval, violation_interval
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-Known = LinearWorld | NonlinearWorld
-
-
-def guarantee_holds(policy: Policy, world: World, spec: SafetySpec, *, true: SafetySpec | None = None) -> bool:
-    """Whether the policy's guarantee on the realized cost is proved for the world.
-
-    Certified: the mean cost lies in the policy's class, the noise is what the margin assumes, and the world's constants
-    are within those that the policy uses. Conformal: rounds are exchangeable, outcomes over doses do not depend on
-    the doses, and the start dose is safe there. Bracket: rounds are exchangeable, each unit
-    of the dose-response world keeps to the bracket, and all tolerate the start. Student: the mean cost is linear, the
-    noise is Gaussian, and the start dose is safe. About your own world nothing is proved.
-
-    Args:
-        spec: what the policy uses.
-        true: the world's constants, if they differ.
-    """
-    guarantee = GUARANTEES[policy.guarantee]
-    if isinstance(world, DoseResponseWorld) and not world.is_own:
-        return guarantee.bracketed and _bracket_holds(policy, world, spec)
-    if not isinstance(world, Known) or world.is_own or guarantee.bracketed:
-        return False
-    world_spec = spec if true is None else true
-    if guarantee.exchangeable:
-        exchangeable = world.contexts == "iid" and not world.binary_cost
-        return exchangeable and _start_holds(policy.options["start_dose"], world, spec, world_spec)
-    if guarantee.gaussian:
-        fitting = world.noise == "gaussian" and world.mean == "linear" and not world.binary_cost
-        fitting = fitting or (policy.options["either"] and world.contexts == "iid" and not world.binary_cost)
-        costs = [(spec, world_spec)]
-        if spec.costs is not None:
-            costs = list(zip(split_spec(spec).values(), split_spec(world_spec).values(), strict=True))
-        return fitting and all(_start_holds(policy.options["start_dose"], world, *each) for each in costs)
-    if not guarantee.from_constants or not _within(world_spec, spec):
-        return False
-    fitting = policy.knows_truth or _realizable(policy.options.get("cost_class"), world, world_spec)
-    return fitting and (world.binary_cost or (world.noise in SUB_GAUSSIAN and margin_holds(world_spec, world)))
-
-
-def _bracket_holds(policy: Policy, world: DoseResponseWorld, spec: SafetySpec) -> bool:
-    """Whether no unit breaks a bracket, none exceeds at the start, and rounds are exchangeable."""
-    several = spec.costs
-    growths = [policy.options["growth"]] if several is None else [cost.growth for cost in several.values()]
-    share, base = policy.options["start_scale"], policy.options["base"]
-    rises = policy.options["direction"] == "above"  # the world's cost of one threshold, which no `Cost` turns round
-    fixed = (world.fall == 1.0 or world.after == 0) and base == 0 and rises
-    safe = share is not None and share <= world.least * min(world.fall, 1.0)
-    return fixed and safe and all(_keeps(growth, world) for growth in growths)
-
-
-def _keeps(growth: Growth, world: DoseResponseWorld) -> bool:
-    """0/1 costs with a least tolerance break a spread bracket: the share that exceeds leaps there."""
-    if world.curve == "stated":
-        return world.high <= 1.0
-    if BRACKETED.get(growth.name) != world.curve:
-        return False
-    return bool(growth.parameters["low"] <= world.low and world.high <= growth.parameters["high"])
-
-
-LIMITS = ("cost_noise", "coefficient_bound", "context_bound", "cost_sensor_noise")
-"""The constants of the certified guarantee."""
-
-
-def _within(true: SafetySpec, stated: SafetySpec) -> bool:
-    sizes = [(getattr(true, name), getattr(stated, name)) for name in LIMITS]
-    if true.costs is not None and stated.costs is not None:
-        sizes = [pair for pair in sizes if pair[0] is not None]
-        sizes += [(cost.noise, stated.costs[name].noise) for name, cost in true.costs.items()]
-    return all(bool(np.all(actual <= limit)) for actual, limit in sizes)
-
-
-def _start_holds(start_dose: float | None, world: Known, spec: SafetySpec, true: SafetySpec) -> bool:
-    """Whether P(C > τ) ≤ δ with the start dose, for every mean of the world.
-
-    A cost above τ needs noise above τ/z − mean. The dose that the constants certify has τ/z ≥ S‖x‖ + margin; contexts
-    of a linear world have norm L, those of other worlds may be short although their mean is not small.
-    """
-    if start_dose is not None:
-        room = (spec.threshold - world.baseline_cost) / start_dose
-    elif isinstance(world, NonlinearWorld):
-        return False
-    else:
-        room = spec.coefficient_bound * true.context_bound + noise_margin(spec, 1.0)
-    largest = 1.0
-    if not isinstance(world, NonlinearWorld):
-        largest = true.coefficient_bound * (true.context_bound if world.mean == "linear" else 1.0)
-    return bool(np.all(exceeds_rarely(world.noise, (room - largest) / true.cost_noise, spec.violation_risk)))
-
-
-def _realizable(class_: FunctionClass | None, world: Known, spec: SafetySpec) -> bool:
-    """Whether the world's mean cost lies in the class by construction: same kernel, same list, same odds."""
-    if world.binary_cost or (class_ is not None and class_.binary):
-        if not (isinstance(world, NonlinearWorld) and world.binary_cost and class_ is not None and class_.binary):
-            return False
-        wide = bool(np.all(class_.options["norm"] >= np.asarray(spec.coefficient_bound)))  # the norm of μ*
-        return class_.options["odds"] == world.odds and wide
-    if class_ is None or world.mean == "linear":
-        return world.mean == "linear" and (class_ is None or class_.holds_linear(spec))
-    if isinstance(world, NonlinearWorld) and world.kind == class_.name == "kernel":
-        bound = class_.options["bound"]
-        wide = class_.options["norm"] >= world.norm and (bound is None or bound >= 1.0)
-        return str(class_.options["kernel"]) == world.kernel and wide
-    if isinstance(world, NonlinearWorld) and world.kind == class_.name == "finite":
-        return getattr(class_.options["functions"], "__name__", "") == waves(world.dim, world.functions).__name__
-    return False
-
-
-def margin_holds(spec: SafetySpec, world: World) -> bool:
-    """Whether the world's noise is what the spec's margin assumes."""
-    if spec.margin == "bounded":
-        low, high = (float(quantile(world.noise, end)) * spec.cost_noise for end in (0.0, 1.0))
-        return bool(spec.noise_low <= low and high <= spec.noise_high)
-    return spec.margin != "gaussian" or world.noise == "gaussian"
-
 
 # --- A simulation in a few plain numbers
 

@@ -30,7 +30,7 @@ from safedial.policies.supports import supports
 from safedial.simulation.attainable import attainable_curve
 from safedial.simulation.linear_world import LinearWorld
 from safedial.simulation.loop import Batch, Played
-from safedial.simulation.results import guarantee_holds, margin_holds
+from safedial.simulation.proof import guarantee_holds, margin_holds
 from safedial.simulation.run import Simulation, simulate
 from safedial.simulation.world import NOISY, Exposure, World, generators
 from safedial.stats import Seeds, violation_interval
