@@ -58,7 +58,7 @@ def test_the_adversary_sends_what_the_learner_underestimates():
 
         def watch(round, seen=seen):
             cost = np.vecdot(round.context, round.truth.cost_coef)
-            seen.append((cost - round.prediction.cost) / round.prediction.width)
+            seen.append((cost - round.bound.memo.cost) / round.bound.memo.width)
 
         world = LinearWorld(dim=4, contexts=contexts)
         simulate(

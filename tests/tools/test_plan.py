@@ -174,10 +174,12 @@ def test_what_is_learned_about_the_noise_goes_by_the_stated_constants_too():
     wide = replace(stated, coefficient_bound=2.0)
     for spec in (stated, wide):
         given = Setting(make_policy("hp_probe"), LinearWorld(dim=2), spec, as_dose(None), [0], 1, 1, stated=stated)
-        state = (rule := Batch(given).rule.learner).init(2, ridge=1.0)
+        estimate = Batch(given).policy.arithmetic
+        state = estimate.init(2, ridge=1.0)
         for row in np.random.default_rng(0).normal(size=(200, 2)) * 0.5:
-            state = rule.update(state, rule.predict(state, row), 0.0, float(row[0]), 1.0)
-        learned.append(rule.predict(state, row).noise)
+            seen = estimate.predict(state, row, np.linalg.norm(row))
+            state = estimate.update(state, seen, 0.0, float(row[0]), 1.0)
+        learned.append(estimate.predict(state, row, np.linalg.norm(row)).noise)
     assert learned[0] == learned[1] < np.inf
 
 
