@@ -45,6 +45,11 @@ def test_it_is_one_short_file() -> None:
     assert len(code) <= 15
 
 
+def test_it_meets_every_claim_that_says_something_about_it() -> None:
+    report = safedial.check_policy(Mean, quiet=True)
+    assert (report.checks, report.failures) == (13, {})
+
+
 def test_it_is_simulated_and_compared() -> None:
     run = safedial.simulate(Mean(first=0.2), LinearWorld(dim=3), SPEC, rounds=60, seeds=4)
     assert run.violations.shape == (1, 4)
@@ -104,6 +109,11 @@ def test_a_study_runs_and_verifies_it(tmp_path: Path) -> None:
 def test_jax_refuses_a_state_that_changes_in_place() -> None:
     with pytest.raises(InvalidInput, match=r"engine = 'jax': mean keeps a state that changes in place"):
         safedial.simulate(Mean(), LinearWorld(dim=3), SPEC, rounds=10, seeds=2, engine="jax")
+
+
+def test_a_replay_refuses_what_does_not_keep_the_linear_estimate() -> None:
+    with pytest.raises(InvalidInput, match=r"policy = 'mean': does not learn with the linear estimate; use `simulate`"):
+        safedial.replay(Mean(), np.zeros((2, 3)), np.zeros(2), np.zeros(2), SPEC)
 
 
 def test_an_option_outside_its_rule_is_refused_by_name() -> None:
