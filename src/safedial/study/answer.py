@@ -337,7 +337,7 @@ def decided(
     stop_reason: str | None = None,
 ) -> StudyDecision:
     """The answer for a `decided` event. It is made from the body, so that a new decision and the same one read later
-    agree, whatever numbers your own policy or learner uses.
+    agree, whatever numbers your own policy uses.
     """
     body = event.fields() if body is None else body
     decision = decision_of(spec.rules, body, context)
