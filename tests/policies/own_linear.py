@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from safedial.policies.baselines import Fixed, Thompson
-from safedial.policies.linear import HPUCB, HPProbe, Linear
-from safedial.policies.policy import Policy
+from safedial.bounds.safe_set import safe_set
+from safedial.policies.baselines import Thompson
+from safedial.policies.linear import HPUCB, HPProbe, Linear, bound_numbers
+from safedial.policies.policy import Bound, Policy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +42,15 @@ class MyThompson(Thompson):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ByNorms(Fixed):
-    """What the norms allow, without a confidence radius; unlike Fixed it learns."""
+class ByNorms(Linear):
+    """A rule of the user's own, without a confidence radius: what the norms allow."""
 
     name = "by_norms"
-    learns = True
+
+    def rule(self, seen, asked):
+        upper = self.safe_spec.coefficient_bound * seen.norm
+        safe = safe_set(upper, self.safe_spec, asked.number, asked.baseline)
+        return Bound(seen.reward, safe.intensity, bound_numbers(seen, seen.reward, upper), certified=safe.certified)
 
 
 @dataclass(frozen=True, kw_only=True)

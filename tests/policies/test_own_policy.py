@@ -11,8 +11,10 @@ import pytest
 import safedial
 from safedial.errors import InvalidInput
 from safedial.policies.policy import Policy
+from safedial.simulation import engines
 from safedial.simulation.linear_world import LinearWorld
 from safedial.simulation.sweeps import parse_grid, run_sweep, sweep_rows
+from tests.policies.own_linear import ByNorms
 from tests.policies.own_mean import Mean
 
 SPEC = safedial.SafetySpec(
@@ -109,6 +111,22 @@ def test_a_study_runs_and_verifies_it(tmp_path: Path) -> None:
 def test_jax_refuses_a_state_that_changes_in_place() -> None:
     with pytest.raises(InvalidInput, match=r"engine = 'jax': mean keeps a state that changes in place"):
         safedial.simulate(Mean(), LinearWorld(dim=3), SPEC, rounds=10, seeds=2, engine="jax")
+
+
+def test_auto_plays_it_in_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "WORTHWHILE", 0.0)
+    assert safedial.simulate(Mean(), LinearWorld(dim=3), SPEC, rounds=10, seeds=2, engine="auto").engine == "numpy"
+    assert safedial.simulate(ByNorms(), LinearWorld(dim=3), SPEC, rounds=10, seeds=2, engine="auto").engine == "jax"
+
+
+def test_a_rule_over_the_linear_estimate_meets_every_claim_and_explains_itself() -> None:
+    assert safedial.check_policy(ByNorms, quiet=True).failures == {}
+    agent = safedial.Agent(3, SPEC, policy=ByNorms())
+    for context in CONTEXTS:
+        decision = agent.decide(context)
+        agent.update(decision, reward=decision.action * 0.3, cost=decision.action * 0.4)
+    assert decision.certificate["cost_upper"] == pytest.approx(0.99, rel=1e-3)
+    assert "what the norms alone allow (26 informative rounds)" in decision.explain()
 
 
 def test_a_replay_refuses_what_does_not_keep_the_linear_estimate() -> None:

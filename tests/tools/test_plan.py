@@ -289,7 +289,7 @@ def test_hp_conformal_is_planned_without_an_adversary():
     assert found.table[0]["guaranteed_risk"] == pytest.approx(0.045)
 
 
-def test_a_policy_with_a_learner_of_its_own_is_planned_without_an_adversary():
+def test_a_policy_with_a_state_of_its_own_is_planned_without_an_adversary():
     found = plan("nonlinear_hp_probe", SPEC, dim=2, rounds=20, seeds=2)
     assert len(found.table) == len(SCENARIOS) - 1
 
