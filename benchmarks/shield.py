@@ -43,7 +43,7 @@ def play(
         rounds=rounds,
         seeds=seeds,
         points=rounds,
-        observe=lambda each: scales.append((each.choice.intensity / each.context[..., 0])[0]),
+        observe=lambda each: scales.append((each.given.intensity / each.context[..., 0])[0]),
     )
     return np.stack(scales), rates(run)
 

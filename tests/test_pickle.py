@@ -12,20 +12,13 @@ from safedial.model.dose import DoseCurve
 from safedial.model.noise_scale import own_scale, power_scale, with_sensor
 from safedial.policies.classes import binary, features, finite, kernel, linear
 from safedial.policies.classes.features import fourier
-from safedial.policies.policy import Policy
-from safedial.policies.linear import hp_ucb
-from safedial.policies.policy import is_same
 from safedial.simulation.linear_world import LinearWorld
 from safedial.simulation.nonlinear_worlds import NonlinearWorld
 from tests.conftest import make_spec
-from tests.policies.own_record import record
+from tests.policies.own_linear import Changed, Mine
 from tests.policies.test_conformance import CONFIGURATIONS
 
 WAYS = {"pickle": lambda value: pickle.loads(pickle.dumps(value)), "deepcopy": copy.deepcopy}  # noqa: S301 -- our own
-
-
-def first_coordinate(context):
-    return context[..., 0]
 
 
 def two_lines(context):
@@ -45,18 +38,24 @@ def test_every_policy_comes_back_with_its_rule_and_its_options(again):
     for name, options in CONFIGURATIONS:
         policy = make_policy(name, **options)
         twin = again(policy)
-        assert twin == policy if isinstance(policy, Policy) else is_same(policy, twin), name
+        assert twin == policy, name
         told = (policy.name, policy.label, policy.guarantee, list(policy.options))
         assert (twin.name, twin.label, twin.guarantee, list(twin.options)) == told
 
 
-def test_a_policy_of_ones_own_comes_back_where_its_functions_have_a_name():
-    own = record(hp_ucb(), name="own", decide=first_coordinate, options={})
-    assert WAYS["pickle"](own) == own
-    changed = own._replace(decide=lambda *_: None)
-    with pytest.raises(pickle.PicklingError, match=r"policy 'own': cannot be pickled, because .*<lambda>"):
-        pickle.dumps(changed)
-    assert copy.deepcopy(changed) is copy.copy(changed) is changed
+@pytest.mark.parametrize("again", WAYS.values(), ids=WAYS)
+def test_a_policy_of_ones_own_comes_back_with_its_class(again):
+    twin = again(Mine(radius="paper"))
+    assert type(twin) is Mine
+    assert twin == Mine(radius="paper")
+    assert twin != Mine()
+
+
+def test_a_policy_that_holds_a_function_without_a_name_is_refused_by_pickle():
+    policy = Changed(give=lambda dose, bound, asked: dose)
+    with pytest.raises((AttributeError, pickle.PicklingError), match="lambda"):
+        pickle.dumps(policy)
+    assert copy.deepcopy(policy) is copy.copy(policy) is policy
 
 
 CLASSES = {
@@ -190,17 +189,3 @@ def test_a_simulation_comes_back_with_its_numbers(policy, world, changes):
     np.testing.assert_array_equal(twin.regret_curve, result.regret_curve)
     repeated = simulate(twin.policy, twin.world, twin.spec, rounds=20, seeds=2, dose=twin.dose)
     np.testing.assert_array_equal(repeated.regret, result.regret)
-
-
-def test_functions_that_differ_are_told_apart():
-    def add(number, by=(1.0,)):
-        return lambda value, more=by: value + number
-
-    assert is_same(add(np.zeros(2)), add(np.zeros(2)))
-    assert not is_same(add(np.zeros(2)), add(np.zeros(3)))
-    assert not is_same(add(1, by=(1.0,)), add(1, by=(2.0,)))
-    assert not is_same(add(1), add(1.0))
-    assert not is_same(add(1), squared)
-    assert is_same({"a": [1]}, {"a": [1]})
-    assert not is_same({"a": [1]}, {"b": [1]})
-    assert not is_same([1], [1, 2])

@@ -10,18 +10,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
-from safedial.bounds.choice import Choice, choose
 from safedial.bounds.confidence import bound
+from safedial.bounds.estimate import Prediction
 from safedial.bounds.safe_set import safe_set
 from safedial.io import Advance, Bar, no_bar, read_rows
 from safedial.model.spec import SafetySpec
 from safedial.paper.experiment import Experiment, Found, OwnSeeds, Rows, Table, cell_or_dash, cells
 from safedial.paper.table1 import UNIT
-from safedial.policies import Policy, make_policy
+from safedial.policies import make_policy
+from safedial.policies.linear import HPProbe, bound_numbers
+from safedial.policies.policy import Asked, Bound
 from safedial.simulation.linear_world import LinearWorld
 from safedial.simulation.results import guarantee_holds
 from safedial.simulation.run import Simulation, simulate
@@ -75,18 +78,24 @@ def share_rows(*, seeds: list[int], rounds: int, progress: Advance | None = None
         }
 
 
-def overstated(radius: str, factor: float) -> Policy:
+@dataclass(frozen=True, kw_only=True)
+class Overstated(HPProbe):
     """HP-Probe whose radius uses `factor` times the noise constants, and whose margin uses the right ones."""
-    wide: dict[int, SafetySpec] = {}
 
-    def decide(prediction: Any, spec: SafetySpec, *, round: Any, coin: Any, baseline_cost: Any = 0.0) -> Choice:
-        if id(spec) not in wide:
-            wide[id(spec)] = replace(spec, cost_noise=factor * spec.cost_noise, reward_noise=factor * spec.reward_noise)
-        bounds = bound(prediction, wide[id(spec)], radius=radius, clip=True)
-        safe = safe_set(bounds.cost_upper, spec, round=round, baseline_cost=baseline_cost)
-        return choose(prediction.reward, safe, bounds, probe=round**-0.5)
+    name = "overstated"
+    label = "HP-Probe, κ overstated"
+    factor: float = FACTOR
 
-    return Policy("overstated", "HP-Probe, κ overstated", "certified", decide, {"radius": radius})
+    def rule(self, seen: Prediction, asked: Asked) -> Bound:
+        limits = bound(seen, self._wide, radius=self.radius, clip=True)
+        safe = safe_set(limits.cost_upper, self.spec, asked.number, asked.baseline)
+        numbers = bound_numbers(seen, *limits[:4])
+        return Bound(seen.reward, safe.intensity, numbers, True, safe.certified, limits.refuted, seen)
+
+    @cached_property
+    def _wide(self) -> SafetySpec:
+        spec = self.spec
+        return replace(spec, cost_noise=self.factor * spec.cost_noise, reward_noise=self.factor * spec.reward_noise)
 
 
 def overstated_rows(*, seeds: list[int], rounds: int, progress: Advance | None = None) -> Iterator[dict[str, Any]]:
@@ -94,7 +103,9 @@ def overstated_rows(*, seeds: list[int], rounds: int, progress: Advance | None =
     spec, world = SafetySpec(**PLAIN, ridge=10.0), LinearWorld(dim=DIM)
     for radius in ("mixture", "noise-adaptive"):
         runs = [
-            simulate(overstated(radius, factor), world, spec, rounds=rounds, seeds=seeds, progress=progress)
+            simulate(
+                Overstated(radius=radius, factor=factor), world, spec, rounds=rounds, seeds=seeds, progress=progress
+            )
             for factor in (1.0, FACTOR)
         ]
         right, wrong = (_share(run) for run in runs)

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.figures.__main__ import app
-from benchmarks.figures.radii_margins import SERIES, overstated, overstated_rows, table
+from benchmarks.figures.radii_margins import SERIES, Overstated, overstated_rows, table
 from safedial import LinearWorld, hp_probe, simulate
 from safedial.io import read_rows
 from tests.conftest import make_spec
@@ -25,7 +25,7 @@ def test_everything_is_written_and_printed(tmp_path):
 
 def test_the_right_constant_overstated_by_one_is_hp_probe():
     spec, world = make_spec(), LinearWorld(dim=3)
-    same = simulate(overstated("mixture", 1.0), world, spec, rounds=200, seeds=2)
+    same = simulate(Overstated(factor=1.0), world, spec, rounds=200, seeds=2)
     assert same.reward == pytest.approx(simulate(hp_probe(), world, spec, rounds=200, seeds=2).reward, rel=1e-12)
 
 

@@ -25,9 +25,18 @@ def data(seed, dim=4, rounds=60, noise=0.5):
     return contexts, truth, contexts @ truth + noises, noises, rng
 
 
-def learned(contexts, costs, spec, radius, weights=None):
+def functions(radius, spec):
+    """The three functions of an estimate; `predict` computes the norm itself."""
     made = Plain(radius, spec)
-    init, predict, update = made.init, made.predict, made.update
+    return (
+        made.init,
+        lambda state, context: made.predict(state, context, np.sqrt(np.vecdot(context, context))),
+        made.update,
+    )
+
+
+def learned(contexts, costs, spec, radius, weights=None):
+    init, predict, update = functions(radius, spec)
     state = init(contexts.shape[1], ridge=spec.ridge)
     for number, (context, cost) in enumerate(zip(contexts, costs, strict=True)):
         weight = np.float64(1.0 if weights is None else weights[number])
@@ -102,8 +111,7 @@ def test_the_distance_to_the_truth_is_the_identity_behind_noise_adaptive(ridge):
     spec = make_spec(ridge=ridge, cost_noise=0.5)
     contexts, truth, costs, noises, rng = data(5, rounds=200)
     weights = rng.random(len(costs))
-    made = Plain("noise-adaptive", spec)
-    init, predict, update = made.init, made.predict, made.update
+    init, predict, update = functions("noise-adaptive", spec)
     state, gram, pull = init(4, ridge=ridge), ridge * np.eye(4), 0.0
     for context, cost, noise, weight in zip(contexts, costs, noises, weights, strict=True):
         seen = predict(state, context)
@@ -119,8 +127,7 @@ def test_the_distance_to_the_truth_is_the_identity_behind_noise_adaptive(ridge):
 def test_a_batch_equals_its_members(radius):
     spec = make_spec(**LEARNED, violation_risk=0.2, cost_noise=0.5)
     runs = [data(seed, rounds=90) for seed in range(3)]
-    made = Plain(radius, spec)
-    init, predict, update = made.init, made.predict, made.update
+    init, predict, update = functions(radius, spec)
     batch = init(4, ridge=1.0, batch=(1, 3))
     for step in range(90):
         contexts = np.array([run[0][step] for run in runs])[None]

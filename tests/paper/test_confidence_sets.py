@@ -27,17 +27,17 @@ class Coverage:
 
     def __call__(self, round):
         truths = {"reward": round.truth.reward_coef, "cost": round.truth.cost_coef}
-        coefs = {"reward": round.estimate.reward_coef, "cost": round.estimate.cost_coef}
+        coefs = {"reward": round.state.sums.reward_coef, "cost": round.state.sums.cost_coef}
         for side, truth in truths.items():
             error = coefs[side] - truth
             distance = np.sqrt(np.einsum("ksi,ksij,ksj->ks", error, self.gram, error))[0]
             for radius, rule in RADII.items():
                 if (radius, side) in self.missed:
-                    size = rule(getattr(self.spec, f"{side}_noise"), round.prediction, self.spec)[0]
+                    size = rule(getattr(self.spec, f"{side}_noise"), round.bound.memo, self.spec)[0]
                     self.missed[radius, side] |= distance > size
                     if radius == "mixture" and side == "cost":
                         self.shrunk |= distance > 0.6 * size
-        played = round.choice.intensity > 0
+        played = round.given.intensity > 0
         self.gram += np.where(played, 1.0, 0.0)[..., None, None] * np.einsum(
             "ksi,ksj->ksij", round.context, round.context
         )
@@ -70,10 +70,10 @@ def test_a_radius_that_is_too_small_is_caught():
 
     def watch(round):
         nonlocal gram
-        error = round.estimate.cost_coef - round.truth.cost_coef
+        error = round.state.sums.cost_coef - round.truth.cost_coef
         distance = np.sqrt(np.einsum("ksi,ksij,ksj->ks", error, gram, error))[0]
-        missed[:] |= distance > RADII["mixture"](1.0, round.prediction, spec)[0] / 3
-        gram = gram + np.where(round.choice.intensity > 0, 1.0, 0.0)[..., None, None] * np.einsum(
+        missed[:] |= distance > RADII["mixture"](1.0, round.bound.memo, spec)[0] / 3
+        gram = gram + np.where(round.given.intensity > 0, 1.0, 0.0)[..., None, None] * np.einsum(
             "ksi,ksj->ksij", round.context, round.context
         )
 

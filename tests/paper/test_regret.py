@@ -21,17 +21,18 @@ class Lemmas:
         spec = self.spec
         reward = np.vecdot(round.context, round.truth.reward_coef)
         cost = np.vecdot(round.context, round.truth.cost_coef)
-        bounds, played = round.choice.bounds, round.choice.intensity
+        numbers, played = round.bound.numbers, round.given.intensity
+        reward_upper, cost_upper = numbers["reward_upper"], numbers["cost_upper"]
         feasible = safe_set(cost, spec, round=round.number).intensity
         best = np.where(reward >= 0, feasible, 0.0)
-        auxiliary = np.where(bounds.reward_upper >= 0, feasible, 0.0)
-        reward_holds, cost_holds = reward <= bounds.reward_upper, cost <= bounds.cost_upper
-        first = (best - auxiliary) * reward <= auxiliary * (bounds.reward_upper - reward) + 1e-12
+        auxiliary = np.where(reward_upper >= 0, feasible, 0.0)
+        reward_holds, cost_holds = reward <= reward_upper, cost <= cost_upper
+        first = (best - auxiliary) * reward <= auxiliary * (reward_upper - reward) + 1e-12
         price = spec.coefficient_bound * spec.context_bound / spec.threshold
-        second = (auxiliary - played) * reward <= price * (bounds.cost_upper - cost) + 1e-12
+        second = (auxiliary - played) * reward <= price * (cost_upper - cost) + 1e-12
         assert np.all(first | ~reward_holds)
         assert np.all(second | ~cost_holds)
-        assert np.all((round.choice.safe.intensity <= feasible + 1e-12) | ~cost_holds), "Lemma feasibleSet"
+        assert np.all((round.given.largest <= feasible + 1e-12) | ~cost_holds), "Lemma feasibleSet"
         self.checked += int((reward_holds & cost_holds).sum())
 
 
@@ -52,10 +53,10 @@ def test_the_elliptic_potential_is_bounded_over_informative_rounds(ridge):
     last = {}
 
     def watch(round):
-        played = round.choice.intensity[0] > 0
-        totals[0] += np.where(played, np.minimum(1.0, round.prediction.width[0] ** 2), 0.0)
-        totals[1] += np.where(played, round.prediction.width[0] ** 2, 0.0)
-        last["volume"] = round.estimate.log_det[0]
+        played = round.given.intensity[0] > 0
+        totals[0] += np.where(played, np.minimum(1.0, round.bound.memo.width[0] ** 2), 0.0)
+        totals[1] += np.where(played, round.bound.memo.width[0] ** 2, 0.0)
+        last["volume"] = round.state.sums.log_det[0]
 
     simulate(make_policy("hp_ucb"), LinearWorld(dim=4), spec, rounds=1000, seeds=20, observe=watch)
     final = np.log1p(np.minimum(1.0, spec.context_bound**2 / ridge))

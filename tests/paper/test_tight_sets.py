@@ -38,9 +38,9 @@ def test_the_bound_holds_for_all_rounds_at_once(radius, ridge, noise, contexts, 
 
     def watch(round):
         cost = np.vecdot(round.context, round.truth.cost_coef)[0]
-        bounds, seen = round.choice.bounds, round.prediction
-        missed[:] |= cost > bounds.cost_upper[0] + 1e-12
-        close[:] |= cost - seen.cost[0] > 0.6 * (bounds.cost_radius * seen.width)[0]
+        bounds, seen = round.bound.numbers, round.bound.memo
+        missed[:] |= cost > bounds["cost_upper"][0] + 1e-12
+        close[:] |= cost - seen.cost[0] > 0.6 * (bounds["cost_radius"] * seen.width)[0]
 
     world = LinearWorld(dim=3, noise=noise, contexts=contexts)
     simulate(make_policy("hp_probe", radius=radius), world, spec, rounds=rounds, seeds=seeds, observe=watch)
@@ -57,7 +57,7 @@ def test_the_learned_variance_is_never_below_the_true_one(noise, count):
     missed, learned = np.zeros(seeds, bool), np.zeros(seeds, bool)
 
     def watch(round):
-        noise_bound = np.broadcast_to(round.choice.bounds.noise, (1, seeds))[0]
+        noise_bound = np.broadcast_to(round.bound.memo.noise, (1, seeds))[0]
         missed[:] |= noise_bound < 0.25 - 1e-12
         learned[:] |= np.isfinite(noise_bound)
 

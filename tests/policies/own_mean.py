@@ -16,10 +16,12 @@ class Mean(Policy):
         return {"cost": np.zeros(lanes), "rounds": np.zeros(lanes)}
 
     def bound(self, state, asked):
-        mean = state["cost"] / np.maximum(state["rounds"], 1.0)
-        largest = np.where(state["rounds"] > 9, self.spec.threshold / np.maximum(mean, self.spec.threshold), self.first)
-        return Bound(np.ones(np.shape(largest)), largest, {"mean": mean})
+        room, mean = self.spec.threshold - asked.baseline, state["cost"] / np.maximum(state["rounds"], 1.0)
+        allowed = np.clip(room / np.maximum(mean, 1e-9), 0.0, 1.0)
+        largest = np.where(state["rounds"] > 9, allowed, np.minimum(allowed, self.first))
+        return Bound(1.0, largest, {"mean": mean}, certified=room >= 0.0)
 
     def tell(self, state, place, told):
-        state["cost"] += np.where(told.fate == np.asarray(KNOWN), told.cost, 0.0)
-        state["rounds"] += told.fate == np.asarray(KNOWN)
+        known = (told.fate == KNOWN) & (told.weight > 0.0)
+        state["cost"] += np.where(known, told.cost, 0.0)
+        state["rounds"] += known

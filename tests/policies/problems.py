@@ -29,8 +29,8 @@ def misses(run_policy, class_, world: NonlinearWorld, spec, *, rounds, seeds, si
     missed = np.zeros(seeds, dtype=bool)
 
     def observe(seen):
-        target = 1 if len(seen.estimate.parts) == 1 else 0
-        interval = class_.bounds(seen.prediction[1].memo[1], target, noise=spec.cost_noise, spec=spec)
+        target = 1 if len(seen.state.parts) == 1 else 0
+        interval = class_.bounds(seen.bound.memo[1], target, noise=spec.cost_noise, spec=spec)
         truth = world.means(spec, seen.truth, seen.context)[1]
         nonlocal missed
         missed |= ((truth > interval.upper) | (truth < interval.lower))[0]

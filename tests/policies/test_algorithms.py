@@ -6,6 +6,7 @@ from scipy.stats import kstest
 
 from safedial import LinearWorld, make_policy, simulate
 from safedial.bounds.estimate import Prediction
+from safedial.policies.policy import Asked
 from tests.conftest import make_spec
 from tests.oracles import algorithm1
 
@@ -18,7 +19,7 @@ def test_hp_ucb_with_the_papers_radius_is_algorithm_1_round_by_round(dim, thresh
 
     def watch(round):
         seen["contexts"].append(round.context[0, 0])
-        seen["intensity"].append(float(round.choice.intensity[0, 0]))
+        seen["intensity"].append(float(round.given.intensity[0, 0]))
         seen["truth"] = (round.truth.reward_coef[0], round.truth.cost_coef[0])
 
     simulate(make_policy("hp_ucb", radius="paper"), LinearWorld(dim=dim), spec, rounds=250, seeds=[3], observe=watch)
@@ -26,6 +27,11 @@ def test_hp_ucb_with_the_papers_radius_is_algorithm_1_round_by_round(dim, thresh
     played = algorithm1(np.array(seen["contexts"]), noise[0] * 0.3, noise[1] * 0.5, seen["truth"], spec=spec)
     np.testing.assert_allclose(seen["intensity"], played, atol=1e-10)
     assert np.any(played == 0.0)
+
+
+def decided(policy, seen, spec, *, number=2.0, coin=0.5):
+    """(what may be given, what is given) by a linear policy that sees this."""
+    return policy.decide(seen, spec, Asked(None, seen.norm, number, 0.0, coin))
 
 
 def one(**changes):
@@ -43,27 +49,26 @@ def one(**changes):
 
 def test_optimism_plays_where_the_estimate_is_slightly_negative_and_the_probe_does_not():
     spec = make_spec()
-    ucb = make_policy("hp_ucb").decide(one(reward=-0.05), spec, round=100.0, coin=0.5)
-    probe = make_policy("hp_probe").decide(one(reward=-0.05), spec, round=100.0, coin=0.5)
-    assert ucb.intensity == ucb.safe.intensity
-    assert probe.intensity == pytest.approx(0.1 * probe.safe.intensity)
+    largest, full = decided(make_policy("hp_ucb"), one(reward=-0.05), spec, number=100.0)
+    assert full == largest.largest
+    largest, probe = decided(make_policy("hp_probe"), one(reward=-0.05), spec, number=100.0)
+    assert probe == pytest.approx(0.1 * largest.largest)
 
 
 def test_the_probe_keeps_above_the_sensor_noise_and_probe_0_gives_nothing():
     spec = make_spec(cost_sensor_noise=0.02)
-    choice = make_policy("hp_probe", probe=1e-6).decide(one(reward=-1.0), spec, round=1.0, coin=0.5)
-    assert choice.intensity == pytest.approx(0.02)
-    assert make_policy("hp_probe", probe=0).decide(one(reward=-1.0), spec, round=1.0, coin=0.5).intensity == 0.0
+    low, none = (decided(make_policy("hp_probe", probe=share), one(reward=-1.0), spec)[1] for share in (1e-6, 0))
+    assert low == pytest.approx(0.02)
+    assert none == 0.0
 
 
 def test_epsilon_greedy_explores_with_the_first_round_action():
     spec, policy = make_spec(), make_policy("epsilon_greedy", radius="paper", epsilon=0.5, learn_from="exploring")
     first = spec.threshold / (spec.tail + 1.0)
-    exploring = policy.decide(one(reward=-9.0), spec, round=9.0, coin=0.4)
-    exploiting = policy.decide(one(reward=-9.0), spec, round=9.0, coin=0.6)
-    assert exploring.intensity == pytest.approx(first)
-    assert exploiting.intensity == 0.0
-    assert (exploring.learn, exploiting.learn) == (True, False)
+    exploring, explored = decided(policy, one(reward=-9.0), spec, number=9.0, coin=0.4)
+    exploiting, exploited = decided(policy, one(reward=-9.0), spec, number=9.0, coin=0.6)
+    assert (explored, exploited) == (pytest.approx(first), 0.0)
+    assert (exploring.teaches, exploiting.teaches) == (True, False)
 
 
 @pytest.mark.parametrize("learn_from", ["all", "exploring"])
@@ -72,13 +77,18 @@ def test_epsilon_greedy_always_stores_the_first_round(learn_from, clip):
     """Algorithm 1, line 2: select α₁ and store (X₁, R₁, C₁), before any coin."""
     policy = make_policy("epsilon_greedy", epsilon=0.3, learn_from=learn_from, clip=clip)
     first = make_policy("fixed", clip=clip)
-    seen = []
-    simulate(policy, LinearWorld(dim=3), make_spec(), rounds=2, seeds=50, observe=seen.append)
-    chosen = [each.choice for each in seen]
-    alone = first.decide(seen[0].prediction, make_spec(), round=1.0, coin=0.5).intensity
-    np.testing.assert_allclose(chosen[0].intensity, alone, rtol=1e-12)
-    assert np.all(seen[1].prediction.informative_rounds == 1.0)
-    assert not np.all(chosen[0].exploring), "no coin, of fifty, says to exploit: the test shows nothing"
+    seen, samples = [], []
+
+    def watch(each):
+        seen.append(each)
+        samples.append(each.state.sums.informative_rounds)
+
+    simulate(policy, LinearWorld(dim=3), make_spec(), rounds=2, seeds=50, observe=watch)
+    _, alone = decided(first, one(norm=seen[0].asked.norm), make_spec(), number=1.0)
+    np.testing.assert_allclose(seen[0].given.intensity, alone, rtol=1e-12)
+    assert np.all(samples[1] == 1.0)
+    exploring = seen[0].bound.numbers["exploring"]
+    assert not np.all(exploring), "no coin, of fifty, says to exploit: the test shows nothing"
 
 
 def test_learning_from_exploring_rounds_alone_collects_about_epsilon_t_samples():
@@ -95,7 +105,7 @@ def test_thompson_samples_the_reward_with_the_posterior_spread():
     spec = make_spec(reward_noise=0.5)
     coins = np.random.default_rng(0).random(4000)
     seen = Prediction(*(np.full(4000, value) for value in one()[:6]), 3)
-    index = make_policy("thompson", scale=2.0).decide(seen, spec, round=2.0, coin=coins).reward_index
+    index = decided(make_policy("thompson", scale=2.0), seen, spec, coin=coins)[0].index
     # Level 1e-6; the seed is fixed.
     assert kstest(np.asarray(index), "norm", (0.1, 2.0 * 0.5 * 0.2)).pvalue > 1e-6
 
@@ -112,7 +122,7 @@ def test_the_clairvoyant_has_no_regret():
 
 def test_on_expectation_is_hp_ucb_without_the_margin():
     spec = make_spec()
-    expected = make_policy("on_expectation").decide(one(cost=0.3, width=0.05), spec, round=2.0, coin=0.5)
-    realized = make_policy("hp_ucb").decide(one(cost=0.3, width=0.05), spec, round=2.0, coin=0.5)
-    assert expected.safe.intensity == pytest.approx(min(1.0, 0.5 / expected.bounds.cost_upper))
-    assert realized.safe.intensity == pytest.approx(0.5 / (realized.bounds.cost_upper + spec.tail))
+    expected, _ = decided(make_policy("on_expectation"), one(cost=0.3, width=0.05), spec)
+    realized, _ = decided(make_policy("hp_ucb"), one(cost=0.3, width=0.05), spec)
+    assert expected.largest == pytest.approx(min(1.0, 0.5 / expected.numbers["cost_upper"]))
+    assert realized.largest == pytest.approx(0.5 / (realized.numbers["cost_upper"] + spec.tail))

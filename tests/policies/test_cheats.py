@@ -1,15 +1,14 @@
 """What `check_policy` reports: claims that do not apply, and policies that are broken or cheat."""
 
-import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from safedial import InvalidInput, check_policy, make_policy
-from safedial.bounds import estimate
 from safedial.policies.classes import features
 from safedial.simulation.check_policy import NotApplicable, _checks
-from tests.policies.own_record import record
+from tests.policies.own_linear import Changed, Disguised, Mine, Misled
 
 
 def is_caught(factory, claim=""):
@@ -40,124 +39,126 @@ def test_a_claim_that_says_nothing_is_named_with_the_reason(capsys):
     assert "start is not safe" in late.not_applicable["violations stay within the guaranteed risk"]
 
 
-def everything(choice, seen):
-    full = 0.0 * seen.norm + 1.0
-    return choice._replace(intensity=full, safe=choice.safe._replace(intensity=full))
+def everything(bound, asked):
+    return bound._replace(largest=0.0 * asked.norm + 1.0)
 
 
-def sound_policy(disguised):
-    """hp_ucb; disguised it says that it has a learner of its own, and is the same."""
-    policy = record(make_policy("hp_ucb"))
-    return policy._replace(init=lambda *sizes, **more: estimate.init(*sizes, **more)) if disguised else policy
+def greedy(bound, asked):
+    return bound._replace(largest=np.minimum(1.5 * bound.largest, 1.0))
 
 
-def greedy(choice, seen):
-    larger = np.minimum(1.5 * choice.safe.intensity, 1.0)
-    return choice._replace(intensity=larger, safe=choice.safe._replace(intensity=larger))
+def all_of_it(dose, bound, asked):
+    return bound.largest
 
 
-def broken(change, disguised=False):
-    """hp_ucb with its choice changed."""
-    sound = sound_policy(disguised)
-
-    def decide(prediction, spec, **arguments):
-        return change(sound.decide(prediction, spec, **arguments), prediction)
-
-    return lambda: sound._replace(name="broken", decide=decide)
+def half_as_much_again(dose, bound, asked):
+    return 1.5 * bound.largest
 
 
-@pytest.mark.parametrize(
-    ("change", "claim"),
-    [
-        (lambda choice, seen: choice._replace(intensity=choice.safe.intensity * 1.1), "between 0 and the safe"),
-        (lambda choice, seen: choice._replace(intensity=choice.intensity - 1.0), "between 0 and the safe"),
-        (everything, "known cost allows"),
-        (lambda choice, seen: choice._replace(intensity=choice.intensity * np.random.default_rng().random()), "batch"),
-        (lambda choice, seen: 1 / 0, "batch"),
-    ],
-)  # fmt: skip
-def test_a_broken_policy_is_caught(change, claim):
-    assert is_caught(broken(change), claim)
+def one_less(dose, bound, asked):
+    return dose - 1.0
+
+
+def by_chance(dose, bound, asked):
+    return dose * np.random.default_rng().random()
+
+
+def failing(bound, asked):
+    return 1 / 0
+
+
+def made(policy, *, disguised):
+    """A factory of the policy; disguised it says that it keeps a state of its own, and is the same."""
+    return lambda: Disguised(of=policy) if disguised else policy
 
 
 @pytest.mark.parametrize(
-    ("change", "claims"),
+    ("changes", "claim"),
     [
-        (lambda choice, seen: choice._replace(intensity=1.5 * choice.safe.intensity), ["between 0 and the safe"]),
-        (lambda choice, seen: choice._replace(intensity=choice.intensity - 1.0), ["between 0 and the safe"]),
-        (greedy, ["true cost allows", "norms allow"]),
-        (everything, ["violations stay within", "higher baseline", "true cost allows"]),
+        ({"give": half_as_much_again}, "between 0 and the safe"),
+        ({"give": one_less}, "between 0 and the safe"),
+        ({"allow": everything, "give": all_of_it}, "known cost allows"),
+        ({"give": by_chance}, "batch"),
+        ({"allow": failing}, "batch"),
     ],
 )
-def test_a_broken_policy_in_disguise_is_caught(change, claims):
-    """Wrapping `init` made 29 of 35 checks vanish in silence, and a dose of 1.5 times the safe one passed."""
+def test_a_broken_policy_is_caught(changes, claim):
+    assert is_caught(made(Changed(**changes), disguised=False), claim)
+
+
+@pytest.mark.parametrize(
+    ("changes", "claims"),
+    [
+        ({"give": half_as_much_again}, ["between 0 and the safe"]),
+        ({"give": one_less}, ["between 0 and the safe"]),
+        ({"allow": greedy, "give": all_of_it}, ["true cost allows", "norms allow"]),
+        (
+            {"allow": everything, "give": all_of_it},
+            ["violations stay within", "higher baseline", "true cost allows"],
+        ),
+    ],
+)
+def test_a_broken_policy_in_disguise_is_caught(changes, claims):
+    """Hiding the linear estimate makes claims not applicable; those that are left must be enough."""
     for claim in claims:
-        assert is_caught(broken(change, disguised=True), claim), claim
+        assert is_caught(made(Changed(**changes), disguised=True), claim), claim
 
 
-def test_a_policy_with_a_learner_of_its_own_is_watched_in_simulations():
-    report = check_policy(lambda: sound_policy(disguised=True), quiet=True)
+@pytest.mark.parametrize("policy", [Changed(), Misled()], ids=["changed", "misled"])
+def test_the_same_policies_unbroken_meet_every_claim(policy):
+    """Else what is caught above and below could be a fault of the test's."""
+    report = check_policy(made(policy, disguised=False), quiet=True)
+    assert (report.checks, report.failures) == (41, {})
+
+
+def test_a_policy_with_a_state_of_its_own_is_watched_in_simulations():
+    report = check_policy(made(Mine(), disguised=True), quiet=True)
     assert report.failures == {}
-    assert report.checks == 25
-    assert all("known cost" in claim or "loop of floats" in claim for claim in list(report.not_applicable)[3:])
+    assert report.checks == 27
+    assert all("known cost" in claim or "loop of floats" in claim for claim in list(report.not_applicable)[1:])
 
 
 def test_a_spec_that_every_simulation_refuses_is_a_failure():
     """Else a policy could refuse whatever would show it."""
 
-    def decide(*given, **more):
+    def refusing(bound, asked):
         raise InvalidInput("I do not want to")
 
-    report = check_policy(lambda: sound_policy(disguised=True)._replace(decide=decide), quiet=True)
+    report = check_policy(made(Changed(allow=refusing), disguised=True), quiet=True)
     assert "the intensity lies between 0 and the safe intensity (plain)" in report.failures
-
-
-def tenfold(spec, wicked):
-    return dataclasses.replace(spec, threshold=10 * spec.threshold) if wicked else spec
-
-
-def cheat(disguised, **changes):
-    """hp_ucb that decides under another spec, round or prediction than it is given."""
-    sound = sound_policy(disguised)
-
-    def decide(prediction, spec, *, round, coin, baseline_cost=0.0):
-        told = {"prediction": prediction, "spec": spec, "round": round, "baseline_cost": baseline_cost}
-        told |= {name: change(told) for name, change in changes.items()}
-        return sound.decide(
-            told["prediction"], told["spec"], round=told["round"], coin=coin, baseline_cost=told["baseline_cost"]
-        )
-
-    return lambda: sound._replace(name="cheat", decide=decide)
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"baseline_cost": lambda told: told["baseline_cost"] / 2},
-        {"round": lambda told: 1.0},
-        {"spec": lambda told: dataclasses.replace(told["spec"], cost_sensor_noise=0.0)},
-        {"spec": lambda told: dataclasses.replace(told["spec"], guarantee="certified")},
-        {"spec": lambda told: dataclasses.replace(told["spec"], cost_noise=told["spec"].reward_noise)},
-        {"spec": lambda told: dataclasses.replace(told["spec"], coefficient_bound=1.0)},
-        {"prediction": lambda told: told["prediction"]._replace(width=told["prediction"].width / 10)},
-        {"prediction": lambda told: told["prediction"]._replace(width=0.0 * told["prediction"].width)},
+        {"asked_of": lambda asked: asked._replace(baseline=asked.baseline / 2)},
+        {"asked_of": lambda asked: asked._replace(number=1.0)},
+        {"spec_of": lambda spec: replace(spec, cost_sensor_noise=0.0)},
+        {"spec_of": lambda spec: replace(spec, guarantee="certified")},
+        {"spec_of": lambda spec: replace(spec, cost_noise=spec.reward_noise)},
+        {"spec_of": lambda spec: replace(spec, coefficient_bound=1.0)},
+        {"seen_of": lambda seen: seen._replace(width=seen.width / 10)},
+        {"seen_of": lambda seen: seen._replace(width=0.0 * seen.width)},
     ],
 )
 @pytest.mark.parametrize("disguised", [False, True], ids=["open", "disguised"])
 def test_a_cheat_is_caught(changes, disguised):
-    assert is_caught(cheat(disguised, **changes))
+    assert is_caught(made(Misled(**changes), disguised=disguised))
 
 
 @pytest.mark.parametrize(
-    "wicked",
+    "is_late",
     [
-        lambda told: told["round"] > 1000,
-        lambda told: np.any(told["prediction"].informative_rounds > 3000),
+        lambda bound, asked: asked.number > 1000,
+        lambda bound, asked: bound.memo.informative_rounds > 3000,
     ],
 )
-def test_a_cheat_that_waits_is_caught_with_the_linear_learner(wicked):
-    changes = {"spec": lambda told: tenfold(told["spec"], wicked(told))}
-    assert is_caught(cheat(False, **changes))
+def test_a_cheat_that_waits_is_caught_with_the_linear_estimate(is_late):
+    def tenfold(bound, asked):
+        more = np.minimum(10.0 * bound.largest, 1.0)
+        return bound._replace(largest=np.where(is_late(bound, asked), more, bound.largest))
+
+    assert is_caught(made(Changed(allow=tenfold), disguised=False))
 
 
 def test_only_a_factory_can_be_checked():

@@ -9,6 +9,8 @@ from safedial import POLICIES, Agent, InvalidInput, check_policy, make_policy
 from safedial.bounds import estimate
 from safedial.bounds.estimate import Prediction
 from safedial.policies.classes import features, kernel, linear
+from safedial.policies.linear import Linear
+from safedial.policies.policy import Asked
 from safedial.simulation.check_policy import CLAIMS, SPEC_CLAIMS, SPECS, predictions
 from tests.conftest import make_spec
 
@@ -47,7 +49,7 @@ TIGHT = ("self-normalised", "noise-adaptive")
 LINEAR = [
     (name, options)
     for name, options in CONFIGURATIONS
-    if make_policy(name, **options).is_linear and options.get("radius") not in TIGHT
+    if isinstance(make_policy(name, **options), Linear) and options.get("radius") not in TIGHT
 ]
 FIRST = {number for number, (name, _) in enumerate(CONFIGURATIONS) if name not in dict(CONFIGURATIONS[:number])}
 each_policy = pytest.mark.parametrize(
@@ -93,20 +95,20 @@ def test_jax_under_jit_chooses_the_same(name, options):
     @jax.jit
     def decide(values, toss):
         there = Prediction(*values, 4)
-        return [policy.decide(there, spec, round=3.0, coin=toss).intensity for spec in specs]
+        return [policy.decide(there, spec, Asked(None, there.norm, 3.0, 0.0, toss))[1] for spec in specs]
 
     found = decide([jnp.asarray(value) for value in seen[:6]], jnp.asarray(coin))
     for spec, there in zip(specs, found, strict=True):
-        whole = policy.decide(seen, spec, round=3.0, coin=coin)
-        np.testing.assert_allclose(np.asarray(there), whole.intensity, atol=1e-13)
+        _, whole = policy.decide(seen, spec, Asked(None, seen.norm, 3.0, 0.0, coin))
+        np.testing.assert_allclose(np.asarray(there), whole, atol=1e-13)
 
 
 @each_linear_policy
 def test_a_bound_that_is_not_a_number_gives_no_dose(name, options):
     policy = make_policy(name, **options)
-    choice = policy.decide(Prediction(*(float("nan"),) * 6, 4), make_spec(), round=2.0, coin=0.9)
+    _, given = policy.decide(Prediction(*(float("nan"),) * 6, 4), make_spec(), Asked(None, 1.0, 2.0, 0.0, 0.9))
     if name != "fixed" or options.get("clip", True):
-        assert choice.intensity == 0.0
+        assert given == 0.0
 
 
 def test_a_policy_that_cannot_run_online_says_so():
@@ -130,9 +132,9 @@ def test_the_agent_chooses_what_core_chooses(name, options):
         context /= np.linalg.norm(context) * 1.001
         decision = agent.decide(context)
         seen = estimate.predict(state, context)
-        choice = policy.decide(seen, spec, round=float(number), coin=0.5)
-        assert decision.action == pytest.approx(float(choice.intensity), abs=1e-9)
-        assert decision.action <= float(choice.intensity) * (1 + 1e-12)
+        _, given = policy.decide(seen, spec, Asked(context, seen.norm, float(number)))
+        assert decision.action == pytest.approx(float(given), abs=1e-9)
+        assert decision.action <= float(given) * (1 + 1e-12)
         outcome = rng.normal(0.1, 0.2, 2)
         if decision.intensity > 0:
             state = estimate.update(state, seen, outcome[0], outcome[1], np.float64(1.0))

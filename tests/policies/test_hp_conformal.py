@@ -115,14 +115,14 @@ def test_until_a_group_has_scores_enough_the_start_dose_is_played():
         spec,
         rounds=140,
         seeds=5,
-        observe=lambda seen: played.append(seen.choice.intensity[0]),
+        observe=lambda seen: played.append(seen.given.intensity[0]),
     )
     assert np.all(np.array(played[:38]) == 0.07), "19 calibration rounds need 38 rounds at least"
     assert np.all(np.array(played[-1]) != 0.07)
     certified = []
     simulate(
         make_policy("hp_conformal", probe="sqrt"), LinearWorld(dim=3), spec, rounds=5, seeds=2,
-        observe=lambda seen: certified.append(seen.choice.safe.intensity[0]),
+        observe=lambda seen: certified.append(seen.given.largest[0]),
     )  # fmt: skip
     np.testing.assert_allclose(certified, spec.threshold / (1.0 + spec.tail))
 
@@ -130,7 +130,7 @@ def test_until_a_group_has_scores_enough_the_start_dose_is_played():
 def test_a_risk_too_small_for_any_quantile_leaves_the_start_dose():
     spec, played = make_spec(violation_risk=1e-6), []
     policy = make_policy("hp_conformal", start_dose=0.07, probe=1.0)
-    simulate(policy, LinearWorld(dim=2), spec, rounds=80, seeds=3, observe=lambda r: played.append(r.choice.intensity))
+    simulate(policy, LinearWorld(dim=2), spec, rounds=80, seeds=3, observe=lambda r: played.append(r.given.intensity))
     assert np.all(np.array(played) == 0.07)
 
 

@@ -30,16 +30,16 @@ def test_every_dose_is_above_zero_and_what_the_bound_allows(guarantee):
     policy, seen = hp_student(guarantee=guarantee), []
 
     def look(round_):
-        choice, spec, fit = round_.choice, spec_of(), round_.prediction[1].memo.fit
+        spec, fit = spec_of(), round_.bound.memo.fit
         bound = cost_upper(fit, guarantee, 0.05, 0.01 * (epoch_share(1) if guarantee == "anytime" else 1.0))
         known = np.isfinite(bound)
         room = np.where(known & (bound > 0.5), 0.5 / np.where(known, bound, 1.0), 1.0)
         start = 0.5 / (1.0 + spec.tail)
-        np.testing.assert_allclose(choice.safe.intensity, np.where(known, np.minimum(room, 1.0), start), rtol=1e-9)
+        np.testing.assert_allclose(round_.given.largest, np.where(known, np.minimum(room, 1.0), start), rtol=1e-9)
         full = ~fit.ready | (fit.reward >= 0)
-        wanted = np.where(full, 1.0, 0.001) * choice.safe.intensity
-        np.testing.assert_array_equal(choice.intensity, wanted)
-        assert np.all(choice.intensity > 0)
+        wanted = np.where(full, 1.0, 0.001) * round_.given.largest
+        np.testing.assert_array_equal(round_.given.intensity, wanted)
+        assert np.all(round_.given.intensity > 0)
         seen.append(known.mean())
 
     simulate(policy, LinearWorld(dim=3), spec_of(), rounds=70 if guarantee == "anytime" else 15, seeds=20, observe=look)
@@ -106,7 +106,7 @@ def test_a_declared_start_dose_is_played_until_the_rank_is_full():
         spec_of(),
         rounds=8,
         seeds=3,
-        observe=lambda seen: doses.append(seen.choice.safe.intensity),
+        observe=lambda seen: doses.append(seen.given.largest),
     )
     assert np.all(np.array(doses[:6]) == 0.07)
     assert np.all(np.array(doses[6:]) != 0.07)

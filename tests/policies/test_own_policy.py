@@ -11,8 +11,10 @@ import pytest
 import safedial
 from safedial.errors import InvalidInput
 from safedial.policies.policy import Policy
+from safedial.simulation import engines
 from safedial.simulation.linear_world import LinearWorld
 from safedial.simulation.sweeps import parse_grid, run_sweep, sweep_rows
+from tests.policies.own_linear import ByNorms
 from tests.policies.own_mean import Mean
 
 SPEC = safedial.SafetySpec(
@@ -43,6 +45,11 @@ def test_it_is_one_short_file() -> None:
     lines = Path(__file__).with_name("own_mean.py").read_text(encoding="utf8").splitlines()
     code = [line for line in lines[1:] if line.strip() and not line.startswith(("from", "import"))]
     assert len(code) <= 15
+
+
+def test_it_meets_every_claim_that_says_something_about_it() -> None:
+    report = safedial.check_policy(Mean, quiet=True)
+    assert (report.checks, report.failures) == (13, {})
 
 
 def test_it_is_simulated_and_compared() -> None:
@@ -104,6 +111,27 @@ def test_a_study_runs_and_verifies_it(tmp_path: Path) -> None:
 def test_jax_refuses_a_state_that_changes_in_place() -> None:
     with pytest.raises(InvalidInput, match=r"engine = 'jax': mean keeps a state that changes in place"):
         safedial.simulate(Mean(), LinearWorld(dim=3), SPEC, rounds=10, seeds=2, engine="jax")
+
+
+def test_auto_plays_it_in_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "WORTHWHILE", 0.0)
+    assert safedial.simulate(Mean(), LinearWorld(dim=3), SPEC, rounds=10, seeds=2, engine="auto").engine == "numpy"
+    assert safedial.simulate(ByNorms(), LinearWorld(dim=3), SPEC, rounds=10, seeds=2, engine="auto").engine == "jax"
+
+
+def test_a_rule_over_the_linear_estimate_meets_every_claim_and_explains_itself() -> None:
+    assert safedial.check_policy(ByNorms, quiet=True).failures == {}
+    agent = safedial.Agent(3, SPEC, policy=ByNorms())
+    for context in CONTEXTS:
+        decision = agent.decide(context)
+        agent.update(decision, reward=decision.action * 0.3, cost=decision.action * 0.4)
+    assert decision.certificate["cost_upper"] == pytest.approx(0.99, rel=1e-3)
+    assert "what the norms alone allow (26 informative rounds)" in decision.explain()
+
+
+def test_a_replay_refuses_what_does_not_keep_the_linear_estimate() -> None:
+    with pytest.raises(InvalidInput, match=r"policy = 'mean': does not learn with the linear estimate; use `simulate`"):
+        safedial.replay(Mean(), np.zeros((2, 3)), np.zeros(2), np.zeros(2), SPEC)
 
 
 def test_an_option_outside_its_rule_is_refused_by_name() -> None:

@@ -4,7 +4,7 @@ from safedial import Agent, Dial, Dose, Features, InvalidInput, hill, io, make_p
 from safedial.model.dose import DoseCurve
 from safedial.rounds.agent import FORM
 from tests.conftest import make_spec
-from tests.policies.own_record import record
+from tests.policies.own_linear import Mine
 
 
 @pytest.fixture
@@ -81,14 +81,13 @@ def test_a_folder_that_is_not_there_is_named(saved, tmp_path):
 
 
 def test_someone_elses_policy_is_given_again_on_loading(tmp_path):
-    mine = record(make_policy("hp_ucb"), name="mine")
-    agent = Agent(2, make_spec(), policy=mine)
+    agent = Agent(2, make_spec(), policy=Mine())
     agent.save(tmp_path / "agent")
     with pytest.raises(InvalidInput, match="mine"):
         Agent.load(tmp_path / "agent")
     with pytest.raises(InvalidInput, match="mine"):
         Agent.load(tmp_path / "agent", policy=make_policy("hp_ucb"))
-    assert Agent.load(tmp_path / "agent", policy=mine).decide([0.1, 0.1]) is not None
+    assert Agent.load(tmp_path / "agent", policy=Mine()).decide([0.1, 0.1]) is not None
 
 
 def test_a_failed_save_leaves_the_old_file_and_no_debris(saved, monkeypatch):

@@ -32,9 +32,7 @@ def rounds(agent, count, seed=0):
     rng = np.random.default_rng(seed)
     for _ in range(count):
         decision = agent.decide(rng.uniform(-0.6, 0.6, 2))
-        cost = (
-            float(rng.random() < 0.1) if agent.policy.zero_one else float(rng.normal(0.2, 0.3)) * decision.intensity
-        )
+        cost = float(rng.random() < 0.1) if agent.policy.zero_one else float(rng.normal(0.2, 0.3)) * decision.intensity
         agent.update(decision, reward=float(rng.normal(0.2, 0.3)) * decision.intensity, cost=cost)
         yield decision
 

@@ -51,9 +51,9 @@ def test_an_agent_decides_as_the_batch_does_and_never_above_it(radius, changes):
     for seen, (reward_noise, cost_noise) in zip(rounds, noises, strict=True):
         context = seen.context[0, 0]
         decision = agent.decide(context)
-        theirs = float(seen.choice.intensity[0, 0])
+        theirs = float(seen.given.intensity[0, 0])
         assert decision.intensity == pytest.approx(theirs, rel=1e-9)
-        safe = float(seen.choice.safe.intensity[0, 0])
+        safe = float(seen.given.largest[0, 0])
         assert setting_of(agent._rules, decision.choice.safe.intensity) <= safe * (1 + 1e-12)
         agent.update(
             decision,

@@ -44,7 +44,7 @@ def test_proposals_are_scaled_and_must_be_numbers_above_nothing():
         ({"base": 0}, {}, "base = 0: must be a name where there are features: columns are scaled; the features"),
         ({"growth": growth.spread(1.25, 0.5)}, {"dose": hill(0.5, 2.0), "spec": ZERO_ONE},
          "growth = 'spread': does not go with a dose"),
-        ({"growth": growth.spread(1.25, 0.5)}, {}, "threshold = 2.0: must tell 0 from 1 where costs are 0 or 1"),
+        ({"growth": growth.spread(1.25, 0.5)}, {}, "threshold = 2.0: must be below 1 where costs are 0 or 1; 0.5"),
         ({"growth": growth.additive(0, "slope")}, {}, r"growth = \['slope'\]: takes its slopes from features"),
         ({"growth": growth.relative(0.7, 1.4, floor=3)}, {}, "floor = 3.0: must be at most 2"),
         ({"start_scale": None}, {}, "start_action = None: and start_scale: give exactly one of them"),

@@ -6,12 +6,12 @@ Contexts have norm 0.85 and S = 1, so a mean cost of up to 0.85 a unit of intens
 import numpy as np
 import pytest
 
-from safedial import Agent, InvalidInput, SafetySpec, create_study, hp_probe, make_policy
+from safedial import Agent, InvalidInput, SafetySpec, create_study, hp_probe
 from safedial.model.noise_scale import power_scale
 from safedial.rounds.outcome import Round
 from safedial.rounds.watch import Watch
 from tests.conftest import make_spec
-from tests.policies.own_record import record
+from tests.policies.own_linear import ByNorms
 
 X = [0.6, 0.6]
 
@@ -337,8 +337,7 @@ def test_what_is_known_of_the_noise_is_saved(tmp_path):
 
 
 def test_a_policy_without_a_radius_gathers_no_evidence_about_the_noise():
-    plain = record(make_policy("hp_ucb"), name="mine", options={})
-    agent = noisy_agent(0.9, policy=plain)
+    agent = noisy_agent(0.9, policy=ByNorms())
     assert agent.informative_rounds > 0
     assert (agent.stop_reason == "noise_broken", agent.noise_evidence < 1.0) == (False, True)
 

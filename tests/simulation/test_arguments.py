@@ -8,7 +8,7 @@ import pytest
 
 from safedial import InvalidInput, Replay, make_policy, replay
 from tests.conftest import make_spec
-from tests.policies.own_record import record
+from tests.policies.own_linear import Deciding, Mine
 from tests.simulation.data import make_rounds
 
 CONTEXTS, REWARDS, COSTS = make_rounds("random", 40, 3)
@@ -189,13 +189,7 @@ def test_a_policy_that_jax_cannot_compile_is_refused_with_the_way_out(kernel, wa
     """An `if` on a prediction, which no version of JAX compiles. What a fused kernel may hold differs from one to the
     next: the interpreter of JAX 0.4 plays Thompson's normal quantile, and later ones refuse its tables.
     """
-    plain = record(make_policy("hp_ucb"))
-
-    def decide(prediction, spec, **given):
-        seen = prediction if prediction.cost >= 0 else prediction._replace()
-        return plain.decide(seen, spec, **given)
-
-    own = plain._replace(name="mine", decide=decide)
+    own = Deciding()
     np.testing.assert_array_equal(run(policy=own).intensity, run().intensity)
     with pytest.raises(InvalidInput, match=f"kernel = .* does not compile .* use {way_out}"):
         run(policy=own, engine="jax", device="cpu", kernel=kernel)
@@ -203,7 +197,6 @@ def test_a_policy_that_jax_cannot_compile_is_refused_with_the_way_out(kernel, wa
 
 def test_anyones_policy_has_an_estimate_for_each_row():
     """Sharing one assumes that doses do not decide what is learned, which a stranger's policy need not keep to."""
-    own, spec = record(make_policy("hp_ucb"), name="mine"), make_spec(threshold=[0.1, 0.2])
-    rng = np.random.default_rng(0)
-    outcome = replay(own, rng.standard_normal((60, 3)) / 9, *rng.standard_normal((2, 60)), spec)
+    spec, rng = make_spec(threshold=[0.1, 0.2]), np.random.default_rng(0)
+    outcome = replay(Mine(), rng.standard_normal((60, 3)) / 9, *rng.standard_normal((2, 60)), spec)
     assert len(outcome.estimates) == 2

@@ -91,7 +91,7 @@ BRACKET = {"a": Cost(threshold=1, growth=growth.additive(0, 1))}
 @pytest.mark.parametrize(
     ("policy", "world", "fields", "words"),
     [
-        ("on_expectation", {}, {}, NO_PROOF),
+        ("on_expectation", {}, {}, "policy = 'on_expectation': takes one cost: only certified .*; use hp_probe or"),
         (make_policy("nonlinear_hp_ucb", reward_class=linear(), cost_class=linear()), {}, {}, "takes one cost"),
         (make_policy("hp_shield", base=0), {}, {"costs": BRACKET, "guarantee": "bracket"}, NO_PROOF),
         ("hp_probe", {"contexts": "adversarial"}, {}, "contexts = 'adversarial': does not go with several costs"),

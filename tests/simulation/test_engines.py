@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from safedial import InvalidInput, LinearWorld, hill, hp_probe, make_policy, power, replay, simulate
 from safedial.bounds.estimate import init, predict, sample_weight, update
 from safedial.model.dose import Dose
+from safedial.policies.policy import Asked
 from tests.conftest import FULL, make_spec
 from tests.simulation.data import KINDS, assert_clear_of_the_switch, make_rounds
 
@@ -95,8 +96,8 @@ def by_hand(name, contexts, rewards, costs, spec, errors, dose, baseline):
     state, played, policy = init(contexts.shape[1], ridge=spec.ridge), [], make_policy(name)
     for number, context in enumerate(contexts, start=1):
         prediction = predict(state, context)
-        choice = policy.decide(prediction, spec, round=number, coin=0.0, baseline_cost=baseline)
-        action = dose.cost.action(choice.intensity)
+        _, chosen = policy.decide(prediction, spec, Asked(context, prediction.norm, number, baseline))
+        action = dose.cost.action(chosen)
         intensity = dose.reward.effect(action), dose.cost.effect(action)
         weight = np.asarray(sample_weight(spec, *intensity))
         outcomes = (rewards[number - 1], costs[number - 1])
@@ -105,7 +106,7 @@ def by_hand(name, contexts, rewards, costs, spec, errors, dose, baseline):
             for value, error, level in zip(outcomes, errors, intensity, strict=True)
         ]
         state = update(state, prediction, *known, weight)
-        played.append(choice.intensity)
+        played.append(chosen)
     return np.array(played)
 
 
@@ -172,7 +173,7 @@ def test_the_noise_adaptive_radius_replays_as_it_simulates(engine):
     rewards = contexts @ seen[0].truth.reward_coef[0] + 0.4 * noises[0]
     costs = contexts @ seen[0].truth.cost_coef[0] + 0.5 * noises[1]
     again = replay(policy, contexts, rewards, costs, spec, engine=engine, block=16)
-    played = np.array([each.choice.intensity[:, 0] for each in seen]).T
+    played = np.array([each.given.intensity[:, 0] for each in seen]).T
     np.testing.assert_allclose(again.intensity, played, rtol=1e-9)
 
 

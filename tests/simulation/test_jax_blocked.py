@@ -187,7 +187,7 @@ LOWERED = [name for name in LINEAR if name != "thompson"]
 def test_the_fused_kernel_lowers_for_cuda(name, dtype):
     policy = make_policy(name)
     names = ("norm", "rewards", "costs", "seen", *(("coins",) if policy.randomised else ()))
-    rule = jax_replay.Rule(policy.decide, policy.learns, make_spec(), 24, None, names)
+    rule = jax_replay.Rule(policy, make_spec(), 24, None, names)
     shapes = ((32, 72), (3,), (jax_replay.input_rows(names), 64))
     with jax_blocked.x64(dtype == "float64"):
         given = [jax.ShapeDtypeStruct(shape, dtype) for shape in shapes]

@@ -15,7 +15,7 @@ from safedial.simulation import counter, fused_rounds, jax_engine
 from safedial.simulation.loop import Setting
 from safedial.simulation.nonlinear_worlds import NonlinearWorld
 from tests.conftest import make_spec
-from tests.policies.own_record import record
+from tests.policies.own_linear import Deciding, Impostor
 
 COUNTS = ("violations", "informative_rounds", "uncertified_rounds", "full_dose_rounds", "full_dose_violations")
 SUMS = ("regret", "reward", "clairvoyant_reward", "exact_clairvoyant_reward", "regret_curve", "violations_curve")
@@ -133,7 +133,7 @@ def test_a_program_is_not_taken_for_another():
         for power in (2.0, 4.0)
     ]
     plain, told = make_policy("hp_ucb", radius="self-normalised"), {"rounds": 12, "seeds": 2}
-    other = record(plain, decide=make_policy("fixed").decide)
+    other = Impostor(radius="self-normalised")
     cases = [(plain, make_spec(threshold=grid), None) for grid in grids]
     cases += [(make_policy("hp_probe"), make_spec(), Dose(curve, identity())) for curve in curves]
     cases += [(policy, make_spec(), None) for policy in (plain, other)]
@@ -255,10 +255,8 @@ def test_what_cannot_be_compiled_says_so():
     spec = make_spec(guarantee="conformal")
     with pytest.raises(InvalidInput, match=r"hp_conformal ranks scores .*use engine 'numpy'"):
         simulate("hp_conformal", LinearWorld(dim=2), spec, rounds=5, seeds=1, engine="jax")
-    plain = make_policy("fixed")
-    own = record(plain, decide=lambda seen, spec, **given: plain.decide(seen, spec, **given) if seen.cost else None)
-    with pytest.raises(InvalidInput, match=r"cannot compile fixed .*use engine='numpy'"):
-        simulate(own, LinearWorld(dim=2), make_spec(), rounds=5, seeds=1, engine="jax")
+    with pytest.raises(InvalidInput, match=r"cannot compile mine .*use engine='numpy'"):
+        simulate(Deciding(), LinearWorld(dim=2), make_spec(), rounds=5, seeds=1, engine="jax")
 
 
 def test_a_memory_that_is_full_is_named_with_the_way_out():

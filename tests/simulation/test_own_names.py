@@ -18,18 +18,19 @@ from tests.program import run as program
 from tests.simulation.test_grid import GRID
 
 MODULE = '''
+from dataclasses import dataclass
 import numpy as np
-from safedial import DataWorld, LinearWorld, Policy, hp_ucb
+from safedial import DataWorld, LinearWorld, hp_ucb
 
-def half(*, share=0.5, inner=hp_ucb()):
+@dataclass(frozen=True, kw_only=True)
+class half(hp_ucb):
     """HP-UCB at a share of its dose."""
-    def decide(prediction, spec, *, round, coin, baseline_cost=0.0):
-        choice = inner.decide(prediction, spec, round=round, coin=coin, baseline_cost=baseline_cost)
-        return choice._replace(intensity=share * choice.intensity)
-    return Policy("half", "Half", "certified", decide, {"share": share})
+    name = "half"
+    label = "Half"
+    share: float = 0.5
 
-def guess():
-    return half()._replace(name="guess", label="Guess", guarantee="heuristic", options={})
+    def choose(self, bound, asked):
+        return self.share * super().choose(bound, asked)
 
 def clinic(*, patients=20, seed=0):
     rng = np.random.default_rng(seed)
@@ -96,12 +97,12 @@ def test_the_command_line_takes_them(folder):
     words = ("--threshold", 0.5, "--rounds", 40, "--seeds", "2:4", "--json")
     named = ("--policy", f"{folder}:half,share=0.3", "--world", f"{folder}:clinic,patients=7")
     told = json.loads(program("simulate", *named, *words).stdout)
-    assert (told["settings"]["policy"], told["settings"]["world"]["rows"]) == ({"share": 0.3}, 7)
+    assert (told["settings"]["policy"]["share"], told["settings"]["world"]["rows"]) == (0.3, 7)
     assert (told["dim"], told["settings"]["seeds"], told["guaranteed_risk"]) == (2, [2, 3], None)
     told = json.loads(program("compare", *named, "--policy", "hp_ucb", *words).stdout)
     assert (told["world"], [row["policy"] for row in told["policies"]]) == ("clinic", ["Half", "HP-UCB"])
     for wrong, rule in (
-        (("--policy", f"{folder}:half,speed=1"), "'speed'); it takes share, inner"),
+        (("--policy", f"{folder}:half,speed=1"), "'speed'); it takes radius, clip, share"),
         (("--policy", "hp_ucb", "--world", f"{folder}:clinic", "--noise", "uniform"), "after its name"),
         (("--policy", "hp_ucb", "--world", f"{folder}:clinic", "--dim", 5), "--dim = 5: is not the dimension of the"),
     ):
@@ -136,7 +137,8 @@ def test_a_sweep_imports_them_in_its_workers(folder, tmp_path):
     grid = parse_grid(grid_text(folder))
     assert len(grid.cells) == 3 * 2 * 2
     assert [cell["seeds"] for cell in grid.cells[:2]] == [[3, 4], [5]]
-    assert grid.cells[0]["policy"] == {"name": f"{folder}:half", "share": 0.2}
+    defaults = {"radius": "mixture", "clip": None}
+    assert grid.cells[0]["policy"] == {"name": f"{folder}:half", **defaults, "share": 0.2}
     assert grid.cells[0]["world"] == {"name": f"{folder}:clinic", "patients": 10, "seed": 0}
     assert run_sweep(grid, tmp_path / "two", jobs=2).failed == {}
     rows = sweep_rows(tmp_path / "two")
@@ -155,7 +157,7 @@ def test_a_changed_file_is_computed_anew_and_another_one_is_refused(folder, tmp_
     grid = parse_grid(grid_text(folder))
     run_sweep(grid, tmp_path / "out", jobs=1)
     before = sweep_rows(tmp_path / "out")
-    (tmp_path / f"{folder}.py").write_text(MODULE.replace("share * choice", "0.5 * share * choice"))
+    (tmp_path / f"{folder}.py").write_text(MODULE.replace("self.share * super", "0.5 * self.share * super"))
     assert status(tmp_path / "out").done == 0
     with pytest.raises(InvalidInput, match="comes from another file"):
         build(grid.cells[0])

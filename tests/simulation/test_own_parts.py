@@ -1,4 +1,6 @@
-"""Policies, learners and worlds of one's own: used as they are in both engines, or refused by name with the rule."""
+"""Policies and worlds of one's own: used as they are in both engines, or refused by name with the rule."""
+
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -8,11 +10,9 @@ from safedial import (
     DataWorld,
     InvalidInput,
     LinearWorld,
-    check_policy,
     create_study,
     hill,
     make_policy,
-    replay,
     simulate,
 )
 from safedial.model.namespace import namespace
@@ -20,15 +20,10 @@ from safedial.policies import POLICIES
 from safedial.simulation import engines, jax_engine
 from safedial.simulation.world import Outcome, World
 from tests.conftest import make_spec
-from tests.policies.own_record import record
+from tests.policies.own_linear import Changed, Impostor, Mine, Misled
 
-UCB = record(make_policy("hp_ucb"))
+UCB = make_policy("hp_ucb")
 WORLD = LinearWorld(dim=3)
-
-
-def own(**parts):
-    """hp_ucb under another name, with parts of one's own."""
-    return UCB._replace(name="mine", label="Mine", guarantee="heuristic", options={}, **parts)
 
 
 def both_engines(policy, world=WORLD, spec=None, rounds=120, seeds=3):
@@ -39,112 +34,52 @@ def both_engines(policy, world=WORLD, spec=None, rounds=120, seeds=3):
     return runs[0].regret
 
 
-def test_a_learner_that_draws_in_each_round_is_not_compiled(monkeypatch):
-    def update(state, prediction, reward, cost, weight, rngs):
-        return UCB.update(
-            state, prediction, reward, cost, weight * np.array([float(rng.random() < 0.5) for rng in rngs])
-        )
-
-    policy = own(init=lambda *sizes, **more: UCB.init(*sizes, **more), update=update)
-    words = r"policy = 'mine': draws from rngs in update, .*once.*; use engine='numpy', or draw from the round's `coin`"
-    with pytest.raises(InvalidInput, match=words):
-        simulate(policy, WORLD, make_spec(), rounds=20, seeds=2, engine="jax")
-    monkeypatch.setattr(engines, "WORTHWHILE", 0.0)
-    auto = simulate(policy, WORLD, make_spec(), rounds=20, seeds=2, engine="auto")
-    assert auto.engine == "numpy"
-    np.testing.assert_array_equal(auto.regret, simulate(policy, WORLD, make_spec(), rounds=20, seeds=2).regret)
-
-
-def test_a_compiled_learner_may_draw_before_the_first_round_and_from_the_coin():
-    def init(dim, *, ridge, batch, rngs):
-        start = UCB.init(dim, ridge=ridge, batch=batch)
-        return start._replace(reward_coef=start.reward_coef + np.array([[rng.normal()] for rng in rngs]))
-
-    def predict(state, context, coin):
-        seen = UCB.predict(state, context)
-        return seen._replace(reward=seen.reward + coin - 0.5)
-
-    usual = both_engines(own())
-    assert np.any(both_engines(own(init=init)) != usual)
-    assert np.any(both_engines(own(predict=predict)) != usual)
-
-
-def narrow(state, context):
-    seen = UCB.predict(state, context)
+def narrow(seen):
     return seen._replace(width=0.0 * seen.width, cost=seen.cost - 5.0)
 
 
-def ignore(state, prediction, reward, cost, weight):
-    return UCB.update(state, prediction, 0.0 * reward, cost, weight)
+@dataclass(frozen=True, kw_only=True)
+class Tossed(Mine):
+    """HP-UCB at a share of its dose that a coin decides."""
+
+    randomised = True
+
+    def choose(self, bound, asked):
+        return (0.5 + 0.5 * asked.coin) * super().choose(bound, asked)
 
 
-@pytest.mark.parametrize(
-    ("name", "part"), [("mine", {"predict": narrow}), ("hp_ucb", {"update": ignore})], ids=["predict", "update"]
-)
-def test_a_part_of_a_learner_is_used_in_both_engines_whatever_the_name(name, part):
-    policy = UCB._replace(name=name, **part)
-    assert policy.own_parts == tuple(part)
-    assert not policy.is_linear
+@pytest.mark.parametrize("policy", [Misled(seen_of=narrow), Impostor(), Tossed()], ids=lambda each: each.name)
+def test_a_rule_of_ones_own_is_used_in_both_engines_whatever_the_name(policy):
     usual = both_engines(UCB)
+    assert policy.is_own
     assert np.all(both_engines(policy) != usual)
     np.testing.assert_array_equal(both_engines(UCB), usual, "the package's program is another")
 
 
-def test_rows_of_a_policy_with_a_part_of_one_s_own_learn_apart():
-    """Also under a name of the package: a part may learn what the doses teach."""
+def test_rows_of_a_policy_of_ones_own_learn_apart():
+    """Also under a name of the package: what it learns may depend on the doses."""
 
-    def update(state, prediction, reward, cost, weight, intensity):
-        return UCB.update(state, prediction, reward, cost, weight * (intensity < 0.2))
+    class Choosy(Impostor):
+        def rule(self, seen, asked):
+            found = super().rule(seen, asked)
+            return found._replace(teaches=found.largest < 0.2)
 
-    policy = UCB._replace(update=update)
-    both = simulate(policy, WORLD, make_spec(threshold=[0.1, 0.9]), rounds=100, seeds=2)
-    alone = simulate(policy, WORLD, make_spec(threshold=0.9), rounds=100, seeds=2)
+    both = simulate(Choosy(), WORLD, make_spec(threshold=[0.1, 0.9]), rounds=100, seeds=2)
+    alone = simulate(Choosy(), WORLD, make_spec(threshold=0.9), rounds=100, seeds=2)
     np.testing.assert_allclose(both.regret[1], alone.regret[0], rtol=0.0, atol=1e-9)
+    assert np.all(both.informative_rounds[0] > both.informative_rounds[1])
 
 
-def test_no_function_of_the_package_counts_as_one_s_own():
-    assert all(not make_policy(name).own_parts for name in POLICIES)
+def test_no_policy_of_the_package_counts_as_one_s_own():
+    made = {name: make_policy(name) for name in POLICIES}
+    assert not [name for name, policy in made.items() if policy.is_own]
 
 
-def test_a_certified_policy_with_a_cheating_predict_fails_its_checks():
-    report = check_policy(lambda: UCB._replace(name="cheat", predict=narrow), quiet=True)
-    assert any("without data no dose exceeds" in claim for claim in report.failures)
-    assert any("within the guaranteed risk" in claim for claim in report.failures)
-
-
-def test_agents_studies_and_replays_refuse_a_part_that_they_would_not_use(tmp_path):
-    name = "hp_ucb"
-    spec, made = make_spec(), make_policy(name)
-    policy = record(made)._replace(update=ignore)
-    words = f"policy = '{name}': has its own learner, which runs only in simulations; .*give the policy a `learner`"
+def test_a_study_refuses_a_class_of_ones_own_under_a_name_of_the_package(tmp_path):
+    stated = {**make_spec().to_dict(), "dim": 3, "fallback_action": 0}
+    words = "policy = 'hp_ucb': is a name of this package, and the class is your own, .*; give the policy another name"
     with pytest.raises(InvalidInput, match=words):
-        Agent(3, spec, policy=policy)
-    stated = {**spec.to_dict(), "dim": 3, "fallback_action": 0}
-    storage = f"sqlite:///{tmp_path}/own.db"
-    with pytest.raises(InvalidInput, match=f"policy = '{name}': is a name of this package, and update is your own"):
-        create_study("own", stated, storage=storage, policy=policy)
-    with pytest.raises(InvalidInput, match="has its own learner, which runs only in simulations"):
-        create_study("own", stated, storage=storage, policy=policy._replace(name="mine", options={}))
-    with pytest.raises(InvalidInput, match="does not learn with the linear estimate; use `simulate`"):
-        replay(policy, np.zeros((2, 3)), np.zeros(2), np.zeros(2), spec)
-
-
-@pytest.mark.parametrize("parts", [{"radius": "self-normalised"}, {}])
-def test_what_needs_more_than_the_plain_estimate_refuses_parts_of_it(parts):
-    policy = record(make_policy("hp_ucb", **parts))
-    spec = make_spec() if parts else make_spec(margin="bounded", noise_low=-1.0, noise_high=1.0, margin_risk=0.01)
-    with pytest.raises(InvalidInput, match=r"'hp_ucb': has parts of the plain .*; give the policy init, predict and"):
-        simulate(policy._replace(predict=narrow), WORLD, spec, rounds=5, seeds=1)
-
-
-def dosed(change):
-    """hp_ucb with its intensities changed."""
-
-    def decide(prediction, spec, **given):
-        choice = UCB.decide(prediction, spec, **given)
-        return choice._replace(intensity=change(choice.intensity, given["round"]))
-
-    return own(decide=decide)
+        create_study("own", stated, storage=f"sqlite:///{tmp_path}/own.db", policy=Impostor())
 
 
 @pytest.mark.parametrize(
@@ -159,20 +94,22 @@ def dosed(change):
 )
 @pytest.mark.filterwarnings("ignore:invalid value")
 def test_an_intensity_outside_0_to_1_is_refused_by_the_policy_s_name(change, value, dose, engine):
-    words = rf"intensity of policy 'mine' = {value}.*: must lie in \[0, 1\]; let `decide` return intensities from 0"
+    words = rf"intensity of policy 'mine' = {value}.*: must lie in \[0, 1\]; let `choose` return intensities from 0"
+    policy = Changed(give=lambda given, bound, asked: change(given, asked.number))
     with pytest.raises(InvalidInput, match=words):
-        simulate(dosed(change), WORLD, make_spec(), rounds=40, seeds=2, dose=dose, engine=engine)
+        simulate(policy, WORLD, make_spec(), rounds=40, seeds=2, dose=dose, engine=engine)
 
 
 def test_rounding_at_the_ends_is_no_fault():
-    policy = dosed(lambda dose, number: dose * 0.0 + (1.0 + 1e-15 if number < 20 else -1e-15))
+    policy = Changed(give=lambda dose, bound, asked: dose * 0.0 + (1.0 + 1e-15 if asked.number < 20 else -1e-15))
     assert simulate(policy, WORLD, make_spec(), rounds=40, seeds=2).rounds == 40
     assert Agent(3, make_spec(), policy=policy).decide([0.3, 0.2, 0.1]).action == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("bad", [2.0, np.nan])
 def test_an_agent_advises_no_intensity_outside_0_to_1(bad):
-    agent = Agent(3, make_spec(), policy=dosed(lambda dose, number: bad if number > 1 else dose))
+    policy = Changed(give=lambda dose, bound, asked: bad if asked.number > 1 else dose)
+    agent = Agent(3, make_spec(), policy=policy)
     first = agent.decide([0.3, 0.2, 0.1])
     for _ in range(2):
         with pytest.raises(InvalidInput, match=r"intensity of policy 'mine' = .*: must lie in \[0, 1\]"):
@@ -251,17 +188,10 @@ def test_a_world_that_cannot_be_compiled_is_named_and_auto_plays_it_in_numpy(mon
 
 
 @pytest.mark.parametrize("engine", ["numpy", "jax"])
-@pytest.mark.parametrize(
-    ("policy", "words"),
-    [
-        (own(decide=lambda *seen, **given: 0.5), "returned a float, and it must return a Choice with a SafeSet; make"),
-        (own(decide=lambda *seen, **given: UCB.decide(*seen, **given)._replace(safe=1.0)), "a Choice with a SafeSet"),
-        (dosed(lambda dose, number: np.ones(7)), r"gave intensities of shape \(7,\), .* each \(spec, seed\): \(1, 2\)"),
-    ],
-)
-def test_what_is_no_choice_is_refused_by_the_policy_s_name(policy, words, engine):
-    with pytest.raises(InvalidInput, match=f"policy = 'mine': has a `decide` that .*{words}"):
-        simulate(policy, WORLD, make_spec(), rounds=20, seeds=2, engine=engine)
+def test_intensities_of_another_shape_are_refused_by_the_policy_s_name(engine):
+    words = r"policy = 'mine': gave intensities of shape \(7,\), .* each \(spec, seed\): \(1, 2\); compute them from"
+    with pytest.raises(InvalidInput, match=words):
+        simulate(Changed(give=lambda *_: np.ones(7)), WORLD, make_spec(), rounds=20, seeds=2, engine=engine)
 
 
 class Odd(World):

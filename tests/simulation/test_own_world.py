@@ -1,4 +1,4 @@
-"""A world and a learner of one's own, each in one place: simulated, swept, and named in the results."""
+"""A world of one's own, in one place: simulated, swept, and named in the results."""
 
 import csv
 from dataclasses import dataclass, replace
@@ -7,10 +7,7 @@ import numpy as np
 import pytest
 
 from safedial import InvalidInput, LinearWorld, NonlinearWorld, Policy, SafetySpec, make_policy, power, simulate
-from safedial.bounds.choice import Choice
-from safedial.bounds.confidence import Bounds
-from safedial.bounds.estimate import Prediction
-from safedial.bounds.safe_set import SafeSet
+from safedial.policies.policy import Bound
 from safedial.simulation.results import guarantee_holds, summary
 from safedial.simulation.sweeps import build, parse_grid, run_sweep, sweep_rows, write_table
 from safedial.simulation.world import Outcome, World
@@ -73,21 +70,16 @@ def test_a_world_of_truth_and_means_alone_is_the_linear_one():
 
 
 def test_its_outcomes_are_what_is_learned_and_counted():
-    played, seen = [], []
-
-    def update(state, prediction, reward, cost, weight):
-        seen.append((reward, cost))
-        return state
-
-    policy = fixed_dose(0.7)._replace(update=update)
-    run = simulate(policy, Threshold(dim=2), SPEC, rounds=300, seeds=2, record=played.append, dose=power(2.0))
+    played, rounds = [], []
+    policy, given = FixedDose(dose=0.7), {"rounds": 300, "seeds": 2, "record": played.append}
+    run = simulate(policy, Threshold(dim=2), SPEC, **given, dose=power(2.0), observe=rounds.append)
     reward, cost = (np.concatenate([getattr(chunk, name) for chunk in played]) for name in ("reward", "cost"))
-    shown = np.array(seen)
-    np.testing.assert_allclose(shown[:, 0] * 0.7, reward, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(shown[:, 1] * 0.7, cost, rtol=1e-12, atol=1e-12)
+    told = rounds[-1].state
+    np.testing.assert_allclose([each.reward * 0.7 for each in told], reward, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose([each.cost * 0.7 for each in told], cost, rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(run.violations, (cost > SPEC.threshold).sum(axis=0))
     assert np.all(run.violations == 0)
-    free = simulate(policy, Threshold(dim=2, start=0.7), SPEC, rounds=300, seeds=2, record=played.append)
+    free = simulate(policy, Threshold(dim=2, start=0.7), SPEC, **given)
     assert np.all(played[-1].cost == 0.0)
     assert np.all(free.informative_rounds == 300)
 
@@ -162,45 +154,52 @@ def test_it_may_choose_contexts_against_the_learner():
     assert costs[1] > costs[0] + 0.3
 
 
-def fixed_dose(intensity):
-    def decide(prediction, spec, *, round, coin, baseline_cost=0.0):
-        dose = np.full(prediction.cost.shape, intensity)
-        return Choice(dose, SafeSet(dose, dose > 0), Bounds(0.0, 0.0, 0.0, 0.0, False), prediction.reward)
+@dataclass(frozen=True, kw_only=True)
+class FixedDose(Policy):
+    """One dose for all, whatever is learned; its state is what it was told."""
 
-    def init(dim, *, ridge, batch):
-        return np.zeros(batch)
+    name = "fixed_dose"
+    dose: float
 
-    def predict(state, context):
-        return Prediction(state, state, 0.0, 0.0, 0.0, 0.0, context.shape[-1])
+    def init(self, lanes=(), *, watch=True):
+        return []
 
-    def update(state, prediction, reward, cost, weight):
-        return state
+    def bound(self, state, asked):
+        dose = np.full(np.shape(asked.norm), self.dose)
+        return Bound(dose, dose, {})
 
-    return Policy("fixed_dose", "Fixed dose", "heuristic", decide, {}, init=init, predict=predict, update=update)
+    def tell(self, state, place, told):
+        state.append(told)
 
 
-def test_a_learner_may_ask_for_the_spec_the_intensity_and_randomness():
-    drawn, seen = [], []
+@dataclass(frozen=True, kw_only=True)
+class Wandering(FixedDose):
+    """A dose that also depends on random numbers of its own, on the coin and on the spec."""
 
-    def init(dim, *, ridge, batch, spec, rngs):
-        assert spec.threshold.shape == (2, 1)
-        return np.broadcast_to([rng.random() for rng in rngs], batch)
+    randomised = True
 
-    def predict(state, context, *, coin, spec):
-        drawn.append(coin)
-        return Prediction(state, state * spec.cost_noise, 0.0, 0.0, 0.0, 0.0, context.shape[-1])
+    def init(self, lanes=(), *, watch=True):
+        rngs = [np.random.default_rng([seed, 99]) for seed in self.task.seeds]
+        return {"rngs": rngs, "place": np.broadcast_to([rng.random() for rng in rngs], lanes), "told": []}
 
-    def update(state, prediction, reward, cost, weight, *, intensity, coin, rngs):
-        seen.append((intensity, coin))
-        return state + intensity * np.array([rng.normal() for rng in rngs])
+    def bound(self, state, asked):
+        share = np.broadcast_to(asked.coin, state["place"].shape) * self.spec.threshold
+        dose = self.dose * np.abs(np.sin(state["place"])) * share
+        return Bound(dose, dose, {})
 
-    policy = fixed_dose(0.3)._replace(init=init, predict=predict, update=update)
-    spec, states = replace(SPEC, threshold=[0.2, 0.6]), []
+    def tell(self, state, place, told):
+        state["told"].append(told)
+        state["place"] = state["place"] + told.intensity + np.array([rng.normal() for rng in state["rngs"]])
+
+
+def test_a_policy_may_go_by_the_spec_the_intensity_and_randomness_of_its_own():
+    spec, rounds = replace(SPEC, threshold=[0.2, 0.6]), []
     for seeds in ([4, 9], [9]):
-        simulate(
-            policy, LinearWorld(dim=2), spec, rounds=8, seeds=seeds, observe=lambda each: states.append(each.estimate)
-        )
-    np.testing.assert_array_equal(states[7][:, 1], states[15][:, 0], "whatever the other seeds are")
-    assert np.all(states[7][:, 0] != states[7][:, 1])
-    assert all(np.all(intensity == 0.3) and intensity.shape[0] == 2 for intensity, _ in seen)
-    assert all(np.array_equal(coin, given) for coin, (_, given) in zip(drawn, seen, strict=True))
+        simulate(Wandering(dose=0.3), LinearWorld(dim=2), spec, rounds=8, seeds=seeds, observe=rounds.append)
+    both, alone = rounds[7], rounds[15]
+    assert both.policy.spec.threshold.shape == (2, 1)
+    np.testing.assert_array_equal(both.state["place"][:, 1], alone.state["place"][:, 0], "whatever the other seeds are")
+    assert np.all(both.state["place"][:, 0] != both.state["place"][:, 1])
+    assert np.all(both.given.intensity[0] != both.given.intensity[1])
+    for told, seen in zip(both.state["told"], rounds[:8], strict=True):
+        np.testing.assert_array_equal(told.intensity, seen.given.intensity)

@@ -14,7 +14,7 @@ from safedial.simulation.results import simulated_log, summary
 from safedial.simulation.rule import CURVES
 from safedial.simulation.sweeps import parse_grid, run_cell
 from tests.conftest import make_spec
-from tests.policies.own_record import record
+from tests.policies.own_linear import MyProbe
 from tests.program import run as program
 from tests.simulation.test_certified_costs_simulated import SPEC as SEVERAL
 from tests.simulation.test_grid import GRID
@@ -99,8 +99,7 @@ def test_a_policy_that_was_told_otherwise_is_played_again_shown_and_saved_so(tmp
 
 
 def test_what_is_ones_own_is_given_again(tmp_path):
-    own = record(make_policy("hp_probe"), name="mine")
-    spec = replace(SPEC, noise_scale=own_scale(max_scale))
+    own, spec = MyProbe(), replace(SPEC, noise_scale=own_scale(max_scale))
     run = simulate(own, Threshold(dim=2), SPEC, rounds=20, seeds=2)
     run.save(tmp_path / "own")
     with pytest.raises(InvalidInput, match="your own policy"):

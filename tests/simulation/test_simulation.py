@@ -8,7 +8,7 @@ from safedial.policies import rows_learn_alike
 from safedial.simulation.results import summary
 from safedial.stats import violation_interval
 from tests.conftest import make_spec
-from tests.policies.own_record import record
+from tests.policies.own_linear import Mine
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 1000])
@@ -41,7 +41,7 @@ def test_where_doses_can_teach_rows_learn_apart():
     assert not rows_learn_alike(ucb, make_spec(), straight, 0.1)
     assert not rows_learn_alike(ucb, make_spec(estimation_risk=[0.1, 0.2]), straight, 0.0)
     assert not rows_learn_alike(ucb, make_spec(), Dose.of(power(1e-3)), 0.0)
-    assert not rows_learn_alike(record(ucb, name="mine"), make_spec(), straight, 0.0), "a stranger's may differ"
+    assert not rows_learn_alike(Mine(), make_spec(), straight, 0.0), "a stranger's may differ"
     spec = make_spec(threshold=[0.2, 0.6], cost_sensor_noise=0.02)
     both = simulate(make_policy("hp_ucb"), LinearWorld(dim=3), spec, rounds=300, seeds=2)
     alone = simulate(
@@ -58,7 +58,7 @@ def test_the_adversary_sends_what_the_learner_underestimates():
 
         def watch(round, seen=seen):
             cost = np.vecdot(round.context, round.truth.cost_coef)
-            seen.append((cost - round.prediction.cost) / round.prediction.width)
+            seen.append((cost - round.bound.memo.cost) / round.bound.memo.width)
 
         world = LinearWorld(dim=4, contexts=contexts)
         simulate(

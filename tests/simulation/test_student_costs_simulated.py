@@ -64,7 +64,7 @@ def test_the_guarantee_is_proved_where_the_start_is_safe_for_each_cost():
 
 
 def test_what_has_no_proof_or_no_noise_is_refused():
-    with pytest.raises(InvalidInput, match=r"costs = .*: are for an Agent"):
+    with pytest.raises(InvalidInput, match=r"'hp_student': takes one cost with either=True, .*; use either=False"):
         simulate(hp_student(either=True), WORLD, SPEC, rounds=2, seeds=1)
     quiet = SafetySpec(costs={"heat": Cost(threshold=1)}, guarantee="student", violation_risk=0.1, **CONSTANTS)
     with pytest.raises(

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from safedial import Agent, InvalidInput, SafetySpec, growth
-from safedial.policies import hp_probe
 from safedial.study import transaction
 from safedial.study.amendment import amended_spec, keeps_learning, new_fields
 from safedial.study.event import canonical, next_event
@@ -22,7 +21,7 @@ from safedial.study.store import Store
 from safedial.study.study_errors import StudyError
 from safedial.study.study_spec import read_spec
 from safedial.study.verify import verify_log, verify_study
-from tests.policies.own_record import record
+from tests.policies.own_linear import MyProbe
 from tests.study.conftest import SPEC
 
 WORDS = {"reason": "the laboratory changed its method", "actor": "Dr. Lee"}
@@ -435,9 +434,8 @@ def test_what_learning_rests_on_is_refused_for_each_learner():
 
 
 def test_an_own_policy_is_refused():
-    own = record(hp_probe(), name="mine")
     with pytest.raises(InvalidInput, match="is your own"):
-        amended_spec(read_spec(SPEC), {**SPEC, "policy": own})
+        amended_spec(read_spec(SPEC), {**SPEC, "policy": MyProbe()})
 
 
 LEARNED_NOISE = {"margin": "bounded", "noise_low": -1.0, "noise_high": 1.0, "margin_risk": 0.01}

@@ -174,10 +174,12 @@ def test_what_is_learned_about_the_noise_goes_by_the_stated_constants_too():
     wide = replace(stated, coefficient_bound=2.0)
     for spec in (stated, wide):
         given = Setting(make_policy("hp_probe"), LinearWorld(dim=2), spec, as_dose(None), [0], 1, 1, stated=stated)
-        state = (rule := Batch(given).rule.learner).init(2, ridge=1.0)
+        estimate = Batch(given).policy.arithmetic
+        state = estimate.init(2, ridge=1.0)
         for row in np.random.default_rng(0).normal(size=(200, 2)) * 0.5:
-            state = rule.update(state, rule.predict(state, row), 0.0, float(row[0]), 1.0)
-        learned.append(rule.predict(state, row).noise)
+            seen = estimate.predict(state, row, np.linalg.norm(row))
+            state = estimate.update(state, seen, 0.0, float(row[0]), 1.0)
+        learned.append(estimate.predict(state, row, np.linalg.norm(row)).noise)
     assert learned[0] == learned[1] < np.inf
 
 
@@ -287,7 +289,7 @@ def test_hp_conformal_is_planned_without_an_adversary():
     assert found.table[0]["guaranteed_risk"] == pytest.approx(0.045)
 
 
-def test_a_policy_with_a_learner_of_its_own_is_planned_without_an_adversary():
+def test_a_policy_with_a_state_of_its_own_is_planned_without_an_adversary():
     found = plan("nonlinear_hp_probe", SPEC, dim=2, rounds=20, seeds=2)
     assert len(found.table) == len(SCENARIOS) - 1
 

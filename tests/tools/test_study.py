@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from safedial import InvalidInput, create_study, evaluate, thompson
-from tests.policies.own_record import record
+from safedial import InvalidInput, create_study, evaluate
+from tests.policies.own_linear import MyThompson
 from tests.tools.test_reproduction import CONSTANTS, SPEC, rounds_of
 
 STUDIES = {
@@ -93,8 +93,9 @@ def test_alarms_and_resumes_of_a_study_are_repeated(tmp_path):
 
 
 def test_the_coins_of_a_study_are_those_of_its_log(tmp_path):
-    mine = record(thompson(), name="my_thompson")
-    study = create_study("trial", SPEC, dim=3, policy=mine, storage=f"sqlite:///{tmp_path}/trial.db", fallback_action=0)
+    study = create_study(
+        "trial", SPEC, dim=3, policy=MyThompson(), storage=f"sqlite:///{tmp_path}/trial.db", fallback_action=0
+    )
     run(study, 40)
     (found,) = evaluate(study).policies
     agrees(found, study)

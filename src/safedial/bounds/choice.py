@@ -56,10 +56,10 @@ def check_intensities(policy: str, lowest: Any, highest: Any) -> None:
     >>> check_intensities("mine", 0.2, 1.5)
     Traceback (most recent call last):
     ...
-    safedial.errors.InvalidInput: intensity of policy 'mine' = 1.5: must lie in [0, 1]; let `decide` return ...
+    safedial.errors.InvalidInput: intensity of policy 'mine' = 1.5: must lie in [0, 1]; let `choose` return ...
     """
     lowest, highest = float(lowest), float(highest)
     inside = lowest >= -ROUNDING and highest <= 1.0 + ROUNDING
     outside = highest if highest > 1.0 else lowest
-    way_out = "let `decide` return intensities from 0 to safe.intensity"
+    way_out = "let `choose` return intensities from 0 to the bound's `largest`"
     require(inside, f"intensity of policy {policy!r}", outside, "must lie in [0, 1]", way_out)

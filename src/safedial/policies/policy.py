@@ -241,6 +241,10 @@ def written(option: Any) -> str:
     return option.metadata.get("written") or option.name
 
 
+State = Any
+"""What a policy has learned, in a form of its own (`policies.table`); its arrays begin with the axes of its lanes."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Policy:
     """The protocol, with the defaults of a policy that needs nothing special.
@@ -365,16 +369,16 @@ class Policy:
         object.__setattr__(made, "task", task)
         return made
 
-    def init(self, lanes: tuple[int, ...] = (), *, watch: bool = True) -> Any:
+    def init(self, lanes: tuple[int, ...] = (), *, watch: bool = True) -> State:
         """The state before any round; without `watch` no evidence is kept, which simulations seldom need."""
         raise NotImplementedError
 
-    def begin(self, state: Any, asked: Asked) -> None:
+    def begin(self, state: State, asked: Asked) -> None:
         """What is due before a decision, by the number of rounds alone: refits, and bets on settled rounds. A question
         that cannot be answered is refused before anything changes.
         """
 
-    def bound(self, state: Any, asked: Asked) -> Bound:
+    def bound(self, state: State, asked: Asked) -> Bound:
         """What may be given. Changes nothing."""
         raise NotImplementedError
 
@@ -382,20 +386,20 @@ class Policy:
         """What is given, at most `bound.largest`."""
         return where(bound.index >= 0.0, bound.largest, 0.0 * bound.largest)
 
-    def open(self, state: Any, asked: Asked, bound: Bound | None, chosen: Any) -> None:
+    def open(self, state: State, asked: Asked, bound: Bound | None, chosen: Any) -> None:
         """Take in a decided round; its place is how many were opened before. Until it is told it counts for the worst.
 
         A round from before the first decision has number 0 and no bound, and is told at once.
         """
 
-    def tell(self, state: Any, place: int, told: Told) -> None:
+    def tell(self, state: State, place: int, told: Told) -> None:
         """What became of the round at `place`, in the lanes where its fate is not OPEN."""
 
-    def evidence(self, state: Any) -> dict[str, Evidence]:
+    def evidence(self, state: State) -> dict[str, Evidence]:
         """Evidence against the assumptions, by the rule that it stops with; {} where counted violations are all."""
         return {}
 
-    def restart(self, state: Any) -> None:
+    def restart(self, state: State) -> None:
         """Begin the evidence anew, after a person has found out what went wrong."""
 
     def terms(self, decided: Decided | None) -> Terms:
@@ -417,7 +421,7 @@ def missing_methods(policy: Policy) -> list[str]:
     return [name for name in needed if getattr(kind, name) is getattr(Policy, name)]
 
 
-# --- What several families share
+# --- What several policies share
 
 
 def is_probe(probe: Any) -> bool:

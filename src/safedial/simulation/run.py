@@ -291,7 +291,9 @@ def _check(policy: Policy, world: Any, spec: Any, *, rounds: Any, points: Any) -
     require(isinstance(spec, SafetySpec), "spec", spec, "must be a SafetySpec")
     for name, value in (("rounds", rounds), ("points", points)):
         require(is_whole(value), name, value, "must be a whole number >= 1")
-    check_grids(spec, several=world.several_costs)
+    # Costs with brackets are those of a world without constants, and costs with noise those of one with constants.
+    bracketed, constants = GUARANTEES[spec.guarantee].bracketed, bool(world.constants)
+    check_grids(spec, several=world.several_costs and bracketed != constants)
     check_dim(policy.options.get("radius"), world.dim)
     check_scale(policy.options.get("radius"), spec)
     rule = "is needed to simulate: the world uses it"

@@ -50,8 +50,8 @@ def create_study(
         spec: the guarantee and everything else that is fixed for the study's life, as a mapping of plain values; or a
             `SafetySpec`, with the rest (`dim`, `policy`, `dose`, `dial`, `features`, `guard`, `learning_order`, …) as
             arguments.
-            Your own policy can run a study in Python: the log keeps its name and its
-            plain options, and you give the policy again whenever you open the study.
+            Your own `Policy` can run a study in Python: the log keeps its name and its plain options, and you give the
+            policy again whenever you open the study.
         storage: sqlite:///file.db or postgresql://user@host/database, or an open `Store`.
         load_if_exists: open a study of that name if there is one; a given specification must match its own.
     """

@@ -51,7 +51,7 @@ FULL = 0.95
 """A spline is fitted only if doses reach this share of the dial, because its last piece is free."""
 
 
-class Policy(NamedTuple):
+class Family(NamedTuple):
     """A family: `make` turns its `size` free numbers into a curve; fits begin at `starts`."""
 
     name: str
@@ -60,7 +60,7 @@ class Policy(NamedTuple):
     starts: tuple[tuple[float, ...], ...]
 
 
-def families(actions: Array) -> dict[str, Policy]:
+def families(actions: Array) -> dict[str, Family]:
     """The families that these dose levels can determine: one level for the height, one more for every free number.
 
     >>> list(families(np.array([0.2, 1.0, 0.2])))
@@ -68,11 +68,11 @@ def families(actions: Array) -> dict[str, Policy]:
     """
     levels = np.unique(actions[actions > 0.0])
     every = [
-        Policy("identity", 0, lambda _: identity(), ((),)),
-        Policy("power", 1, lambda free: power(_scale(free[0], 0.1, 10.0)), ((0.0,),)),
-        Policy("emax", 1, lambda free: hill(_scale(free[0], 0.01, 100.0)), ((-0.5,), (1.0,))),
-        Policy("logistic", 2, _logistic, ((0.0, 0.0), (-1.0, 1.0))),
-        Policy("hill", 2, _hill, ((-0.5, 0.0), (-0.5, 1.5))),
+        Family("identity", 0, lambda _: identity(), ((),)),
+        Family("power", 1, lambda free: power(_scale(free[0], 0.1, 10.0)), ((0.0,),)),
+        Family("emax", 1, lambda free: hill(_scale(free[0], 0.01, 100.0)), ((-0.5,), (1.0,))),
+        Family("logistic", 2, _logistic, ((0.0, 0.0), (-1.0, 1.0))),
+        Family("hill", 2, _hill, ((-0.5, 0.0), (-0.5, 1.5))),
     ]
     inner = _knots(levels)
     if inner.size and levels[-1] >= FULL:
@@ -97,7 +97,7 @@ def _hill(free: Array) -> DoseCurve:
     return hill(_scale(free[0], 0.01, 100.0), _scale(free[1], 0.2, 10.0))
 
 
-def _spline(knots: Array) -> Policy:
+def _spline(knots: Array) -> Family:
     """Monotone through the knots: it rises by shares e^t/Σe^t, the last t being 0; fits start at the identity."""
 
     def make(free: Array) -> DoseCurve:
@@ -107,7 +107,7 @@ def _spline(knots: Array) -> Policy:
         return tabulated(knots.tolist(), heights.tolist())
 
     steps = np.log(np.diff(knots))
-    return Policy("spline", len(knots) - 2, make, (tuple(float(step) for step in steps[:-1] - steps[-1]),))
+    return Family("spline", len(knots) - 2, make, (tuple(float(step) for step in steps[:-1] - steps[-1]),))
 
 
 def _share(free: float) -> float:
@@ -146,7 +146,7 @@ class Fit(NamedTuple):
     loss: float
 
 
-def fit_curve(family: Policy, data: Data, noise: Noise, start: Array | None = None) -> Fit:
+def fit_curve(family: Family, data: Data, noise: Noise, start: Array | None = None) -> Fit:
     """The curve of the family that fits best; `start` replaces the family's own starts."""
     from scipy.optimize import minimize
 
@@ -187,7 +187,7 @@ def _scaled(curve: DoseCurve, data: Data, noise: Noise) -> tuple[Array, Array, A
     return data.context, data.outcome / intensity, np.log(intensity)
 
 
-def _profile(family: Policy, free: Array, data: Data, noise: Noise) -> Fit:
+def _profile(family: Family, free: Array, data: Data, noise: Noise) -> Fit:
     curve = family.make(free)
     rows, outcome, logs = _scaled(curve, data, noise)
     gram = rows.T @ rows
@@ -268,7 +268,7 @@ def choose_curve(
     )
 
 
-def _held_out(family: Policy, data: Data, noise: Noise, progress: Any) -> Array:
+def _held_out(family: Family, data: Data, noise: Noise, progress: Any) -> Array:
     order = np.random.default_rng([0, 1]).permutation(len(data.action))
     losses = np.empty(len(order))
     for part in np.array_split(order, FOLDS):
@@ -279,13 +279,13 @@ def _held_out(family: Policy, data: Data, noise: Noise, progress: Any) -> Array:
     return losses
 
 
-def _compared(family: Policy, losses: Array, best: Array) -> dict[str, float]:
+def _compared(family: Family, losses: Array, best: Array) -> dict[str, float]:
     gaps = losses - best
     error = float(gaps.std(ddof=1) / np.sqrt(len(gaps)))
     return {"free": family.size, "loss": float(losses.mean()), "difference": float(gaps.mean()), "error": error}
 
 
-def _resampled(fit: Fit, data: Data, noise: Noise, *, family: Policy, resamples: int, progress: Any) -> list[Any]:
+def _resampled(fit: Fit, data: Data, noise: Noise, *, family: Family, resamples: int, progress: Any) -> list[Any]:
     rng, count = np.random.default_rng([0, 2]), len(data.action)
     curves = []
     for _ in range(resamples):
@@ -374,7 +374,7 @@ def choose_adjusted(data: Data, *, noise: Noise) -> tuple[Chosen, Allowed]:
     allowed = allowed_exponents(identity(), data)
     straight = allowed.range[0] <= 1.0 <= allowed.range[1]
     curve = identity() if straight else power(float(f"{allowed.best:.4g}"))
-    fit = fit_curve(Policy(curve.name, 0, lambda _: curve, ((),)), data, noise)
+    fit = fit_curve(Family(curve.name, 0, lambda _: curve, ((),)), data, noise)
     heights = np.asarray(fit.curve.effect(GRID))
     alone = Chosen(fit=fit, table={}, grid=GRID, low=heights, high=heights, error=0.0, rivals=())
     return widened(alone, data)[0], allowed
