@@ -35,8 +35,8 @@ class Lanes:
     def decide(self, context, **more):
         """What is chosen, in each lane."""
         self.number += 1
-        self.policy.begin(self.state)
         self.asked = Asked(context, np.linalg.norm(context, axis=-1), self.number, **more)
+        self.policy.begin(self.state, self.asked)
         self.bound = self.policy.bound(self.state, self.asked)
         self.chosen = self.policy.choose(self.bound, self.asked)
         assert np.all(self.chosen <= self.bound.largest)

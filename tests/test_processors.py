@@ -57,7 +57,7 @@ def rewrite(storage, name, place, field, change):
             if event.kind == "decided":
                 place -= 1
                 if place == 0:
-                    seq, part = event.seq, body["prediction"] if field != "action" else body
+                    seq, part = event.seq, body["numbers"] if field != "action" else body
                     part[field] *= 1.0 + change
             told = (*event[:6], canonical(body))
             events.append(Event(*told, digest(previous, name, told)))

@@ -88,7 +88,7 @@ def run_loop(
         baseline = battery.carry_over if carry_over else 0.0
         decision = agent.decide(battery.context, baseline_cost=baseline)
         step = battery.step(decision.action)
-        seen = decision.prediction
+        seen = decision.numbers
         agent.update(decision, reward=step.reward, cost=step.cost)
         noisy = agent.stop_reason == "noise_broken"
         if noisy and resume_noise:

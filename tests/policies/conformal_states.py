@@ -36,7 +36,7 @@ def tell(policy, state, place, reward=0.0, cost=0.0, *, known=True, left=False):
 def refit(policy, state):
     """Refit now."""
     state.next_fit = state.count
-    policy.begin(state)
+    policy.begin(state, None)
 
 
 def ask(policy, state, context, number=1.0):
@@ -70,7 +70,7 @@ def played(policy, data, times, void=()):
     """
     state = policy.init(data[1].shape[1:])
     for index, (context, reward, cost) in enumerate(zip(*data, strict=True)):
-        policy.begin(state)
+        policy.begin(state, None)
         bound = ask(policy, state, context, index + 1.0)
         if index + 1 in times:
             asked = Asked(context, np.linalg.norm(context, axis=-1), index + 1.0)

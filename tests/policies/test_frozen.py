@@ -93,7 +93,7 @@ def test_lanes_with_rounds_of_their_own_fate_are_single_lanes():
         outcome = context.sum(axis=-1) + rng.standard_normal(seeds) + 0.01 * number
         fate = rng.choice(["known", "lost", "left", "late"], seeds, p=[0.85, 0.05, 0.05, 0.05])
         for each in (state, *alone):
-            policy.begin(each)
+            policy.begin(each, None)
         bound = ask(policy, state, context, number + 1.0)
         for lane, each in enumerate(alone):
             one = ask(policy, each, context[lane], number + 1.0)
@@ -235,7 +235,7 @@ def test_a_state_without_a_watch_bounds_alike_and_has_no_evidence():
     for number in range(70):
         context, cost = rng.standard_normal((3, 2)), rng.standard_normal(3)
         for state in (watched, bare):
-            policy.begin(state)
+            policy.begin(state, None)
             add(policy, state, context, cost, cost, known=np.full(3, number % 9 > 0), left=number % 9 == 0)
     np.testing.assert_array_equal(upper(policy, watched, np.ones((3, 2))), upper(policy, bare, np.ones((3, 2))))
     policy.restart(bare)

@@ -335,7 +335,7 @@ def test_a_base_does_not_learn_that_a_round_tolerates_many_times_what_it_was_giv
         for _ in range(10):
             played.decide(context)
             played.update(context, given, share * SPEC.threshold + 0.0 * given)
-        played.policy.begin(played.state)
+        played.policy.begin(played.state, played.asked)
         coef = played.state.groups[0].bases.fits.coef[0, 1]
         learned.append(float(coef[0] + 0.2 * coef[1]))
     assert learned[0] == learned[1] == pytest.approx(math.log(4.0))

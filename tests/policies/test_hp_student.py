@@ -60,8 +60,8 @@ def told(context, reward, cost, fate=KNOWN):
 
 def played(policy, state, context, reward, cost, fate=KNOWN):
     """One round, told at once. Returns its bound."""
-    policy.begin(state)
     asked = Asked(context, np.sqrt(np.vecdot(context, context)), float(state.rounds.opened + 1))
+    policy.begin(state, asked)
     bound = policy.bound(state, asked)
     policy.open(state, asked, bound, np.full(np.shape(cost), 0.5))
     policy.tell(state, state.rounds.opened - 1, told(context, reward, cost, fate))

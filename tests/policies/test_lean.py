@@ -124,7 +124,7 @@ def test_the_watch_finds_a_drift_and_is_silent_without_one(count):
         cost[80:] += rise
         state = policy.init((1, seeds))
         for told in zip(context, reward, cost, strict=True):
-            policy.begin(state)
+            policy.begin(state, None)
             add(policy, state, *told)
         alarmed = policy.evidence(state)["drift"].crossed
         assert np.all(alarmed) if rise else at_most(alarmed, 0.01)

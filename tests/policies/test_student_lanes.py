@@ -55,7 +55,7 @@ def played(policy, story, lanes, history=0):
         if number < history:
             policy.open(state, asked, None, 0.1)
         else:
-            policy.begin(state)
+            policy.begin(state, asked)
             bound = policy.bound(state, asked)
             chosen = policy.choose(bound, asked)
             policy.open(state, asked, bound, np.where(number % 17 == 3, 0.0, chosen))
@@ -108,7 +108,7 @@ def test_outcomes_that_are_told_at_once_and_those_that_wait_give_the_same_state(
         told = Told(np.full(LANES, KNOWN), costs[number], costs[number], np.ones(LANES), costs[number], 0.0, 0.1, 0.1,
                     contexts[number])  # fmt: skip
         for short, state in zip((True, False), states, strict=True):
-            policy.begin(state)
+            policy.begin(state, asked)
             bound = policy.bound(state, asked)
             policy.open(state, asked, bound, np.full(LANES, 0.1))
             if not short:
@@ -143,7 +143,7 @@ def test_costs_without_scatter_are_no_small_p_values_in_lanes_either():
     for number in range(12):
         context = rng.standard_normal((2, DIM))
         asked = Asked(context, np.linalg.norm(context, axis=1), number + 1.0)
-        policy.begin(state)
+        policy.begin(state, asked)
         bound = policy.bound(state, asked)
         policy.open(state, asked, bound, np.full(2, 0.1))
         cost = np.array([0.0, 5.0 if number == 11 else 0.0])

@@ -25,7 +25,7 @@ def trained(**options):
 
 
 def snapshot(agent):
-    arrays = {name: value.copy() for name, value in agent._learner.state().items()}
+    arrays = {name: value.copy() for name, value in agent._learning.state().items()}
     coin = agent._rng.bit_generator.state["state"]["state"]
     return arrays, agent.decisions, list(agent._open), agent.evidence, coin
 
@@ -155,8 +155,8 @@ def test_whatever_the_units_the_intensity_is_never_above_the_safe_one(curve, dia
     for context in np.random.default_rng(2).uniform(-0.6, 0.6, (100, 2)):
         decision = agent.decide(context)
         assert dial.low <= decision.action <= decision.safe_action <= dial.high
-        assert decision.intensity <= decision.choice.safe.intensity
-        assert curve.effect(dial.action(decision.safe_action)) <= decision.choice.safe.intensity
+        assert decision.intensity <= decision.safe_intensity
+        assert curve.effect(dial.action(decision.safe_action)) <= decision.safe_intensity
 
 
 def test_levels_are_rounded_down():
@@ -173,8 +173,8 @@ def test_raw_features_by_name_are_centred_scaled_and_given_an_intercept():
     agent = Agent(3, make_spec(context_bound=1.5), features=features)
     by_name = agent.decide({"weight": 90, "age": 65})
     by_order = Agent(3, make_spec(context_bound=1.5), features=features).decide([65, 90])
-    assert by_name.prediction == by_order.prediction
-    assert by_name.prediction["norm"] == pytest.approx(math.sqrt(0.25**2 + 0.25**2 + 1))
+    assert by_name.numbers == by_order.numbers
+    assert by_name.numbers["norm"] == pytest.approx(math.sqrt(0.25**2 + 0.25**2 + 1))
 
 
 def test_a_baseline_above_the_threshold_advises_zero_and_says_why():
@@ -189,7 +189,7 @@ def test_sensor_noise_weights_what_is_learned():
     low, high = Agent(2, spec), Agent(2, spec)
     low.update([0.5, 0.1], 0.01, 0.0, 0.0)
     high.update([0.5, 0.1], 0.9, 0.0, 0.0)
-    assert low.decide([0.5, 0.1]).prediction["width"] > high.decide([0.5, 0.1]).prediction["width"]
+    assert low.decide([0.5, 0.1]).numbers["width"] > high.decide([0.5, 0.1]).numbers["width"]
 
 
 def test_a_broken_guarantee_raises_the_alarm_and_every_decision_says_so():

@@ -114,7 +114,7 @@ def test_the_chance_that_any_cost_exceeds_is_at_most_the_risk_where_one_cost_alo
         agent.update(decision, reward=0.1 * share, cost=cost)
         if number >= 200:
             over += cost["heat"] > 0.5 or cost["load"] > 0.3
-            free = decision.prediction["load.largest"] ** 0.5
+            free = decision.numbers["load.largest"] ** 0.5
             alone += free * (context @ HEAT + noise[0]) > 0.5 or free**2 * (context @ LOAD + noise[1]) > 0.3
     assert binomtest(over, 300, 0.31, alternative="greater").pvalue > 1e-6
     assert binomtest(over, 300, 0.01, alternative="greater").pvalue < 1e-6

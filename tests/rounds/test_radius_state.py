@@ -54,7 +54,7 @@ def test_an_agent_decides_as_the_batch_does_and_never_above_it(radius, changes):
         theirs = float(seen.given.intensity[0, 0])
         assert decision.intensity == pytest.approx(theirs, rel=1e-9)
         safe = float(seen.given.largest[0, 0])
-        assert setting_of(agent._rules, decision.choice.safe.intensity) <= safe * (1 + 1e-12)
+        assert setting_of(agent._rules, decision.safe_intensity) <= safe * (1 + 1e-12)
         agent.update(
             decision,
             reward=decision.intensity * (context @ seen.truth.reward_coef[0] + reward_noise),
@@ -111,7 +111,7 @@ def test_the_bound_of_noise_adaptive_is_never_below_the_one_in_high_precision(co
         agent = Agent(len(context), spec, policy=make_policy("hp_probe", radius="noise-adaptive"))
         for row, cost in zip(rows, costs, strict=True):
             agent.update(row, 1.0, 0.0, float(cost))
-        ours = agent.decide(context).choice.bounds.cost_upper
+        ours = agent.decide(context).numbers["cost_upper"]
         with mp.workdps(60):
             exact = exact_upper(list(zip(rows, costs, strict=True)), context, spec)
             assert mpf(ours) >= exact
@@ -153,7 +153,7 @@ def test_the_three_numbers_of_self_normalised_are_certified_in_high_precision(co
 def test_without_a_solvable_system_the_bound_is_that_of_the_ellipsoid_or_the_norms():
     spec = make_spec(cost_noise=0.3, reward_noise=0.3)
     agent = play(Agent(3, spec, policy=make_policy("hp_probe", radius="self-normalised")), 30)
-    sums = agent._learner._state.sums
+    sums = agent._learning._state.sums
     sums.gram[:] = np.nan
     factors = estimates.factors_of(sums, spec)
     assert not estimates._vector(sums, factors, np.array([0.3, 0.2, 0.1])).any()
@@ -163,13 +163,13 @@ def test_kept_factors_never_outlive_the_sums_they_are_made_from():
     """After a sample, a revision and a restart a prediction is, bit for bit, that of a learner that kept nothing."""
     rng, spec = np.random.default_rng(4), make_spec(cost_noise=0.3, reward_noise=0.3)
     agent = play(Agent(3, spec, policy=make_policy("hp_probe", radius="self-normalised")), 30)
-    learner, context = agent._learner, np.array([0.3, 0.2, 0.1])
+    learner, context = agent._learning, np.array([0.3, 0.2, 0.1])
 
     def told(one):
         return one.policy.bound(one._state, Asked(context, 0.4, 1)).numbers
 
     def afresh():
-        copy = Agent(3, spec, policy=make_policy("hp_probe", radius="self-normalised"))._learner
+        copy = Agent(3, spec, policy=make_policy("hp_probe", radius="self-normalised"))._learning
         copy.restore({name: np.array(value) for name, value in learner.state().items()})
         return told(copy)
 
@@ -181,7 +181,7 @@ def test_kept_factors_never_outlive_the_sums_they_are_made_from():
     learner.learn(rng.uniform(-0.5, 0.5, 3), 0.5, Sample(0.2, 0.1, 1.0, 0.5, 0.1, 0.0), None)
     seen.append(told(learner))
     assert seen[-1] == afresh()
-    learner.restore(agent._learner.state())
+    learner.restore(agent._learning.state())
     assert told(learner) == seen[-1]
     assert len({each["dual_cost"] for each in seen}) == 3
 
@@ -204,7 +204,7 @@ def test_many_contexts_read_as_one_by_one_and_waiting_samples_count(monkeypatch)
 
 def test_the_learned_variance_is_of_what_the_bounds_leave():
     agent = play(Agent(3, make_spec(cost_noise=0.3, reward_noise=0.3, **BOUNDED)), 64)
-    past, sums = agent._learner._state.sums.past, agent._learner._state.sums
+    past, sums = agent._learning._state.sums.past, agent._learning._state.sums
     contexts, costs = past.rows.rows("context"), past.rows.rows("cost")
     seen = [sums.read(context, float(np.linalg.norm(context))) for context in contexts]
     radius = bound(seen[0], agent.spec, radius="mixture", clip=True).cost_radius
@@ -223,9 +223,9 @@ def test_the_slack_of_a_residual_covers_the_estimate_and_is_less_than_radius_tim
     for number in range(60):
         context = rng.uniform(-0.5, 0.5, 3) * (number % 9 > 0)
         norm, mean = float(np.linalg.norm(context)), float(context @ truth)
-        seen = agent._learner._state.sums.read(context, norm)
+        seen = agent._learning._state.sums.read(context, norm)
         whole = bound(seen, agent.spec, radius="self-normalised", clip=True).cost_radius * seen.width
-        found = agent._learner.residuals(agent._rules, context, norm, Sample(mean, mean, 1.0, 1.0, mean, 0.0))
+        found = agent._learning.residuals(agent._rules, context, norm, Sample(mean, mean, 1.0, 1.0, mean, 0.0))
         assert abs(found[2]) <= found[3] + 1e-12
         assert found[3] <= whole + 1e-12
         agent.update(context, 1.0, mean, mean)

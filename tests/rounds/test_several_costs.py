@@ -73,7 +73,7 @@ def test_the_scale_is_the_largest_at_which_the_brackets_of_fewer_than_m_rounds_a
         context = world.context()
         decision = agent.decide(context)
         if number >= 20 and number % 7 == 0:
-            seen = decision.prediction
+            seen = decision.numbers
             latest = rounds[-seen["size"] :]
             for scale, fits in ((seen["allowed"], True), (seen["allowed"] * (1 + 1e-6), False)):
                 settings = [(max(0.25, min(scale, 20 / x["dose"])) * x["dose"], x, c, s) for x, c, s in latest]
@@ -87,7 +87,7 @@ def test_the_scale_is_the_largest_at_which_the_brackets_of_fewer_than_m_rounds_a
 
 
 def excess_numbers(latest, decision, count):
-    scale = decision.prediction["counted"]
+    scale = decision.numbers["counted"]
     first = count - len(latest) + 1
     return [first + i for i, (x, c, s) in enumerate(latest) if excess_at(x, c, s, min(scale * x["dose"], 20.0))]
 

@@ -150,12 +150,12 @@ def test_while_a_regressor_fails_the_start_is_given_and_rounds_count_as_unknown(
     agent, context = make_agent(options={"learned": True, "regressor": Remote()}), Bent().context()
     treat(agent, 150)
     before = agent.preview(context)
-    assert before.prediction["base"] < 0.25 * context["dose"]
+    assert before.numbers["base"] < 0.25 * context["dose"]
     Remote.down = True
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         decision = agent.decide(context)
-        assert (decision.action, decision.guarantee) == (decision.prediction["start"], "declared")
+        assert (decision.action, decision.guarantee) == (decision.numbers["start"], "declared")
         assert "Your model gave no number" in decision.explain()
         json.dumps(decision.certificate, allow_nan=False)
         agent.update(decision, reward=0.0, cost=0.0)
@@ -177,8 +177,8 @@ def test_a_regressor_that_fails_gets_the_start():
         warnings.simplefilter("ignore")
         treat(agent, 90)
         decision = agent.preview({"dose": 4.0, "weight": 70.0, "steep": 30.0})
-    assert decision.prediction["fitted"] is not None
-    assert (decision.prediction["base"] is None, decision.action, decision.guarantee) == (True, 1.0, "declared")
+    assert decision.numbers["fitted"] is not None
+    assert (decision.numbers["base"] is None, decision.action, decision.guarantee) == (True, 1.0, "declared")
     with pytest.raises(InvalidInput, match="regressor = 3: must be an object with fit"):
         make_agent(options={"learned": True, "regressor": 3})
     with pytest.raises(InvalidInput, match=r"regressor .*: is for an Agent"):

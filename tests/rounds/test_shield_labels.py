@@ -89,7 +89,7 @@ def test_the_certificate_names_the_group_and_counts_within_it():
     assert any("the guarantee is within each group" in line for line in told["assumptions"])
     new = agent.preview({"dose": 4.0, "ward": 7.0})
     assert "0 rounds of group 7 so far, too few" in new.explain()
-    assert "7" not in [group.name for group in agent._learner._state.groups]
+    assert "7" not in [group.name for group in agent._learning._state.groups]
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_the_level_of_late_and_raised_rounds_is_bounded_for_any_sequence():
             while len(waiting) > 3 * rng.random():
                 decision = waiting.pop(int(rng.integers(len(waiting))))
                 raised = rng.random() < 0.1
-                over = raised or (decision.prediction["level"] > 0.0 and rng.random() < 0.8)
+                over = raised or (decision.numbers["level"] > 0.0 and rng.random() < 0.8)
                 applied = min(20.0, 1.5 * decision.action) if raised else decision.action
                 agent.update(decision, action=applied, reward=0.0, cost=9.0 if over else 0.1)
         said = agent.preview({"dose": 4.0, "weight": 70.0, "steep": 30.0}).certificate["adaptive"]
@@ -188,4 +188,4 @@ def test_a_saved_level_goes_on_alike(tmp_path):
             each.update(context=raw, action=decision.action, reward=0.0, cost=9.0, round=decision.round)
     one, two = (each.preview(context) for each in (agent, loaded))
     assert one.certificate == two.certificate
-    assert one.prediction["level"] < 0.1
+    assert one.numbers["level"] < 0.1

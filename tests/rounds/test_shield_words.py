@@ -176,7 +176,7 @@ def test_the_sentence_is_about_the_scale_that_was_counted_where_the_start_is_abo
         agent.update(decision, reward=0.0, cost=2.0 * decision.action / (dose * math.exp(0.3 * rng.normal())))
     small = agent.decide({"dose": 1.0, "weight": 1.0})
     assert small.action == 2.0
-    seen = small.prediction
+    seen = small.numbers
     assert seen["counted"] < 1.0
     assert f"at {seen['counted']:.3g}"[:7] in small.certificate["statement"]
     assert "given is the start, which you declared safe" in small.certificate["statement"]

@@ -115,7 +115,7 @@ def test_history_counts_and_reports_must_fit_their_rounds():
         agent.update(contexts[0], 0.0, reward=0.0, cost=0.0)
     with pytest.raises(InvalidInput, match=r"row 1: action = 0.0: was given, .* else leave out the whole past"):
         agent.update_many(contexts[:2], [0.1, 0.0], [0.05, 0.0], [0.1, 0.0])
-    assert agent.decide(contexts[0]).prediction["rounds"] == 8
+    assert agent.decide(contexts[0]).numbers["rounds"] == 8
     anytime = make_agent(spec=RISKS | {"estimation_risk": 0.01}, guarantee="anytime")
     anytime.update(contexts[0], 0.0, reward=0.0, cost=0.0)
     with pytest.raises(InvalidInput, match="differs from that of round 1"):
@@ -209,9 +209,9 @@ def test_a_zero_that_the_agent_itself_advised_while_stopped_is_left_out_where_th
     decisions = [agent.decide([0.1, 0.2, 0.3]) for agent in agents]
     if guarantee == "anytime":
         assert decisions[0].certificate["cost_upper"] == decisions[1].certificate["cost_upper"]
-        assert decisions[0].prediction["lost"] == 0
+        assert decisions[0].numbers["lost"] == 0
     else:
-        assert (decisions[0].limit, decisions[0].prediction["lost"]) == ("open_rounds", 3)
+        assert (decisions[0].limit, decisions[0].numbers["lost"]) == ("open_rounds", 3)
 
 
 def test_only_a_zero_of_its_own_is_left_out_without_a_word():
@@ -219,13 +219,13 @@ def test_only_a_zero_of_its_own_is_left_out_without_a_word():
     agent = make_agent(spec=ANYTIME, guarantee="anytime")
     play(agent, 40)
     agent.update(agent.decide([0.1, 0.2, 0.3]), action=0.0, reward=0.0, cost=0.0)
-    assert agent.decide([0.1, 0.2, 0.3]).prediction["lost"] == 1
+    assert agent.decide([0.1, 0.2, 0.3]).numbers["lost"] == 1
     stopped = Agent(
         3, SafetySpec(**ANYTIME), policy=hp_student(guarantee="anytime"), start_action=0.05, fallback_action=0.0
     )
     stopped._stop_reason = "alarm"
     stopped.update(stopped.decide([0.1, 0.2, 0.3]), unrelated=False)
-    assert stopped.decide([0.1, 0.2, 0.3]).prediction["lost"] == 0
+    assert stopped.decide([0.1, 0.2, 0.3]).numbers["lost"] == 0
 
 
 def test_the_tolerance_guarantee_has_the_noncentral_quantile():

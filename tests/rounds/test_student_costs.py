@@ -101,7 +101,7 @@ def test_rising_costs_stop_the_agent_at_the_number_of_costs_times_the_evidence(t
         told = outcome(rng, context, decision.intensity)
         told["cost"]["load"] += 0.6 * decision.intensity
         agent.update(decision, **told)
-        learner = agent._learner
+        learner = agent._learning
         parts = zip(learner._state, learner.policy.parts.values(), strict=True)
         each = [part.evidence(own) for own, part in parts]
         each = [float(found["student_drift"].value) for found in each]
@@ -128,7 +128,7 @@ def test_where_one_cost_has_no_bound_nothing_is_proved():
     agent = Agent(2, spec, start_action=0.05, policy=hp_student(guarantee="anytime", mixture_ridge=2.0))
     mixed = 0
     for *_, decision in play(agent, 60):
-        known = [decision.prediction[f"{name}.cost_upper"] is not None for name in spec.costs]
+        known = [decision.numbers[f"{name}.cost_upper"] is not None for name in spec.costs]
         assert decision.guarantee == ("student" if all(known) else "declared")
         if any(known) and not all(known):
             mixed += 1

@@ -91,7 +91,7 @@ def test_excesses_of_the_larger_bound_are_rare_under_either_assumption(count):
             asked = Asked(context, np.linalg.norm(context, axis=1), number + 1.0)
             uppers = []
             for each, state in ((policy, both), (alone, one)):
-                each.begin(state)
+                each.begin(state, asked)
                 bound = each.bound(state, asked)
                 each.open(state, asked, bound, np.full(lanes, 0.1))
                 fate, ones = np.full(lanes, KNOWN), np.ones(lanes)
@@ -105,7 +105,7 @@ def test_excesses_of_the_larger_bound_are_rare_under_either_assumption(count):
 def test_the_agent_stops_only_when_both_assumptions_look_broken(tmp_path):
     agent = make_agent()
     play(agent, 60)
-    learner = agent._learner
+    learner = agent._learning
     state = learner._state
     state["student"].watch.crossed = np.array(True)
     agent.resume()

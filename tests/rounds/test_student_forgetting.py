@@ -85,7 +85,7 @@ def failing_studies(every, *, rounds, runs, failure=0.3, risk=0.3):
             if every and number and number % every == 0:
                 agent.resume(forget=True)
             decision = agent.decide([1.0])
-            bad |= decision.choice.bounds.cost_upper < least - 1e-12
+            bad |= decision.numbers["cost_upper"] < least - 1e-12
             cost = decision.intensity * (1.0 + rng.standard_normal())
             agent.update(decision, reward=decision.intensity, cost=cost)
         failed += bad

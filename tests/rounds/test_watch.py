@@ -148,7 +148,7 @@ def test_a_lost_outcome_is_skipped_if_somebody_vouches_for_the_reason_and_ends_t
     conformal = Agent(2, SafetySpec(threshold=0.5, violation_risk=0.2, guarantee="conformal"), start_action=0.1)
     for vouched in (True, False):
         conformal.update(conformal.decide(X), unrelated=vouched)
-    left = conformal._learner._state.rounds.rows("left")
+    left = conformal._learning._state.rounds.rows("left")
     assert (conformal.informative_rounds, conformal.violations, left.sum()) == (0, 0, 1)
 
 
@@ -165,7 +165,7 @@ def test_a_nurse_who_foresees_bad_reactions_cannot_bias_what_is_learned():
             applied = 0.0 if noise > 0.0 else decision.action
             agent.update(decision, action=applied, reward=0.0, cost=applied * (x @ truth + noise))
         decision = agent.decide(X)
-        missed += decision.choice.bounds.cost_upper < np.array(X) @ truth
+        missed += decision.numbers["cost_upper"] < np.array(X) @ truth
     assert missed == 0
 
 
@@ -345,7 +345,7 @@ def test_a_policy_without_a_radius_gathers_no_evidence_about_the_noise():
 @pytest.fixture
 def watch():
     agent = agent_of()
-    return Watch(agent._rules, agent._learner)
+    return Watch(agent._rules, agent._learning)
 
 
 def guaranteed(number=1, **changes):

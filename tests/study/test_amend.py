@@ -177,7 +177,7 @@ def test_other_limits_of_the_guard_change_no_advice(lite, kind):
         each += live(study, rounds[12:], 12)
     for one, other in zip(*made, strict=True):
         assert (one.action, one.safe_action, one.guarantee) == (other.action, other.safe_action, other.guarantee)
-        assert (one.decision.round, one.decision.choice) == (other.decision.round, other.decision.choice)
+        assert (one.decision.round, one.decision.found) == (other.decision.round, other.decision.found)
     assert ours.verify().ok
 
 

@@ -36,7 +36,7 @@ def halved(study, decision, **options):
 
 def predicted(study, decision):
     """The mean cost that a decision was based on."""
-    return study.events(decision.seq)["events"][0]["body"]["prediction"]["cost"]
+    return study.events(decision.seq)["events"][0]["body"]["numbers"]["cost"]
 
 
 class Gate:

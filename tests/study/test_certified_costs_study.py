@@ -202,10 +202,10 @@ def test_a_log_of_another_processor_agrees_up_to_rounding_and_a_changed_one_does
     again = body_of(decide_next(state, asked, raw), raw, state, noted_in(last.body))
     for cost, share, agrees in (("heat", 1e-13, True), ("heat", 1e-6, False), ("load", 1e-6, False)):
         body = json.loads(json.dumps(last.body))
-        body["prediction"][f"{cost}.cost"] *= 1.0 + share
+        body["numbers"][f"{cost}.cost"] *= 1.0 + share
         assert Agreement().on_decision(state, asked, again, body) == agrees
     body = json.loads(json.dumps(last.body))
-    body["prediction"]["heat.cost_upper"] *= 1.0 + 1e-6
+    body["numbers"]["heat.cost_upper"] *= 1.0 + 1e-6
     assert not Agreement().on_decision(state, asked, again, body)
 
 

@@ -60,7 +60,7 @@ class Machine(RuleBasedStateMachine):
         context = [first, second]
         decision = self.transaction().ask(context)
         expected = self.expected(context)[0]
-        if abs(expected.prediction["reward"]) > 1e-12:  # rounding may decide the sign of a smaller one
+        if abs(expected.numbers["reward"]) > 1e-12:  # rounding may decide the sign of a smaller one
             assert decision.action == pytest.approx(expected.action, rel=1e-9)
         state = "open" if decision.intensity > 0 else "nothing"
         self.rounds[decision.id] = {"context": context, "action": decision.action, "state": state}

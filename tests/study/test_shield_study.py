@@ -234,7 +234,7 @@ def test_the_spec_is_read_again_as_it_was_written(shelf):
 
 @pytest.mark.parametrize(
     ("number", "change"),
-    [(1, {"proposal": 5.0}), (1, {"prediction": {"scale": 2.0}}), (30, {"prediction": {"exceeding": []}})],
+    [(1, {"proposal": 5.0}), (1, {"numbers": {"scale": 2.0}}), (30, {"numbers": {"exceeding": []}})],
 )
 def test_a_changed_decision_is_found_though_its_hashes_were_made_anew(tmp_path, number, change):
     storage = f"sqlite:///{tmp_path}/study.db"

@@ -4,11 +4,11 @@ control's, in which every outcome is reported as it is, and stays as rare as gua
 
 import numpy as np
 import pytest
+from safedial.rounds.kinds import make_learner
 from scipy.stats import binom
 
 from safedial import Cost, SafetySpec, hp_conformal, hp_student
 from safedial.policies.policy import Asked
-from safedial.rounds.kinds import make_learner
 from safedial.rounds.outcome import Outcome, for_the_watch, normalise
 from safedial.rounds.rules import Rules
 from safedial.study.manage import create_study

@@ -186,7 +186,7 @@ class Linear(Policy):
         state.learn(self.arithmetic.update(state.sums, seen, told.reward, told.cost, weight))
 
     def keeps(self, changed: set[str]) -> bool:
-        return changed <= KEPT_THROUGH and not (self.is_own or self.spec.learns_noise)
+        return not changed or (changed <= KEPT_THROUGH and not (self.is_own or self.spec.learns_noise))
 
     def warn_where_no_level_is_reached(self) -> None:
         """Warn if levels may keep an agent at zero for ever: without a dose there is nothing to learn from."""

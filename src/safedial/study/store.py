@@ -412,7 +412,7 @@ def run(job: Job, transaction: StudyTransaction) -> tuple[Job, Any, Exception | 
     except StoreUnavailable:
         raise
     except (InvalidInput, NeedsReplay) as error:
-        if transaction.state.seq != before:
+        if transaction.state.seq not in (before, transaction.checked_at):
             raise RuntimeError("an operation was refused after it had appended events") from error
         return job, None, error
 

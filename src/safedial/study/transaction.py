@@ -48,7 +48,7 @@ class StudyTransaction:
     def __init__(self, source: Source, state: State) -> None:
         self.source, self.state = source, state
         self.ready: Ready | None = None
-        self.written = 0
+        self.written = self.checked_at = 0
         self._fresh: list[Event] = []
         self._keys: dict[str, tuple[bytes, int]] = {}
         self._used: dict[str, tuple[bytes, int] | None] = {}
@@ -117,6 +117,7 @@ class StudyTransaction:
         rule = self.state.due_at(at)
         if rule:
             self._alarm(rule, at=at)
+            self.checked_at = self.state.seq  # the clock raised it, whatever becomes of the question
         return at
 
     def _alarm(self, rule: str, at: int | None = None) -> None:
