@@ -25,22 +25,24 @@ def exceeds_more(over, rounds, risk):
 
 
 def forgetting(chance, *, risk, rounds, runs, seed=0, blind=0, **vouched):
-    """(over, rounds, over with a bound, rounds with one) of rounds 11 to `rounds`: an outcome is lost because it is
-    high, with this `chance`, and the operator starts again; or every `blind` rounds, whatever the outcomes were.
+    """(over, rounds, over with a bound, rounds with one, those after a new start) of rounds 11 to `rounds`: an outcome
+    is lost because it is high, with this `chance`, and the operator starts again; or every `blind` rounds, whatever the
+    outcomes were.
     """
-    limit, rng, counts = ndtri(1.0 - chance), np.random.default_rng(seed), np.zeros(4, dtype=int)
+    limit, rng, counts = ndtri(1.0 - chance), np.random.default_rng(seed), np.zeros(5, dtype=int)
     spec = SafetySpec(threshold=0.5, violation_risk=risk, guarantee="student")
     for _ in range(runs):
-        agent = Agent(1, spec, start_action=0.02)
+        agent, begun = Agent(1, spec, start_action=0.02), False
         for number in range(rounds):
             decision, noise = agent.decide([1.0]), rng.standard_normal()
             cost = decision.intensity * (1.0 + noise)
             if number >= 10:
                 known = decision.guarantee == "student"
-                counts += [cost > 0.5, 1, known and cost > 0.5, known]
+                counts += [cost > 0.5, 1, known and cost > 0.5, known, known and begun]
             if not blind and noise > limit:
                 agent.update(decision, unrelated=False)
                 agent.resume(forget=True, **vouched)
+                begun = True
             else:
                 agent.update(decision, reward=decision.intensity, cost=cost)
             if blind and number % blind == blind - 1:
@@ -50,28 +52,31 @@ def forgetting(chance, *, risk, rounds, runs, seed=0, blind=0, **vouched):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("chance", [0.0001, 0.02, 0.05, 0.1])
-def test_forgetting_after_outcomes_that_were_lost_because_they_were_high_gives_no_exact_bound(chance):
-    over, rounds, bad, known = forgetting(chance, risk=0.05, rounds=60, runs=1500)
+def test_after_outcomes_that_were_lost_because_they_were_high_no_bound_comes_back(chance):
+    """The guarantee is over the past rounds too. Rounds with a bound are here those before the first loss, in runs
+    whose outcomes so far were not high; among these alone the rate may be above the risk, as certificates say.
+    """
+    over, rounds, _, known, again = forgetting(chance, risk=0.05, rounds=60, runs=1500)
     assert not exceeds_more(over, rounds, 0.05)
+    assert again == 0 < known
     assert known < 0.9 * rounds or chance < 0.001  # a few runs lose nothing
-    assert not exceeds_more(bad, max(known, 1), 0.05)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("chance", [0.0001, 0.02, 0.05])
-def test_neither_does_it_at_a_small_risk(chance):
-    over, rounds, bad, known = forgetting(chance, risk=0.01, rounds=150, runs=800, seed=1)
+def test_neither_does_one_at_a_small_risk(chance):
+    over, rounds, _, known, again = forgetting(chance, risk=0.01, rounds=150, runs=800, seed=1)
     assert not exceeds_more(over, rounds, 0.01)
-    assert not exceeds_more(bad, max(known, 1), 0.01)
+    assert again == 0 < known
 
 
 def test_forgetting_for_an_unrelated_reason_keeps_the_bound_and_a_false_word_for_it_does_not(count):
     """Blind new starts; and, as a control, the same attack with a reason that is falsely vouched for."""
-    over, rounds, bad, known = forgetting(0.0, risk=0.05, rounds=60, runs=count(60, 1500), blind=15, unrelated=True)
+    over, rounds, bad, known, _ = forgetting(0.0, risk=0.05, rounds=60, runs=count(60, 1500), blind=15, unrelated=True)
     assert not exceeds_more(over, rounds, 0.05)
     assert not exceeds_more(bad, known, 0.05)
     assert known > 0.5 * rounds
-    *_, bad, known = forgetting(0.1, risk=0.05, rounds=60, runs=count(100, 1500), unrelated=True)
+    *_, bad, known, _ = forgetting(0.1, risk=0.05, rounds=60, runs=count(100, 1500), unrelated=True)
     assert exceeds_more(bad, known, 0.05)
 
 
@@ -85,7 +90,8 @@ def failing_studies(every, *, rounds, runs, failure=0.3, risk=0.3):
             if every and number and number % every == 0:
                 agent.resume(forget=True)
             decision = agent.decide([1.0])
-            bad |= decision.numbers["cost_upper"] < least - 1e-12
+            upper = decision.numbers["cost_upper"]
+            bad |= upper is not None and upper < least - 1e-12
             cost = decision.intensity * (1.0 + rng.standard_normal())
             agent.update(decision, reward=decision.intensity, cost=cost)
         failed += bad

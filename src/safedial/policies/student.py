@@ -544,8 +544,9 @@ class HPStudent(Policy):
         ]
         if self.either:
             own = [f"either {'; '.join(own)}; or {EXCHANGEABLE}"]
-        late = f"the lag, {self.lag} rounds, was fixed in advance: outcomes that come later delay decisions, and if "
-        late += "those are the high ones, costs exceed more often among the rounds with a bound than stated for all"
+        late = f"the lag, {self.lag} rounds, was fixed in advance: outcomes that come later, or never, leave decisions "
+        late += "at the start, and if those are the high ones, costs exceed more often among the rounds with a bound "
+        late += "than stated for all"
         return [
             *own,
             *shared,
