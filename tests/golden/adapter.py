@@ -573,12 +573,11 @@ class LiveStudy:
     def replayed(self) -> dict[str, Any]:
         """The counts of a state that is made from the log alone, from its first event."""
         from safedial.study.database import reading
-        from safedial.study.replay_log import Source, catch_up
-        from safedial.study.state import State
+        from safedial.study.replay_log import Source, replay
 
         with reading(self.store.engine) as connection:
             source = Source(connection, self.study._id, self.name)
-            return counts_of(catch_up(source, State(self.study.spec.first)).summary())
+            return counts_of(replay(source, self.study.spec, stored=()).summary())
 
     def verified(self) -> dict[str, Any]:
         found = self.study.verify()

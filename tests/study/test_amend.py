@@ -14,9 +14,8 @@ from safedial.study.amendment import amended_spec, keeps_learning, new_fields
 from safedial.study.event import canonical, next_event
 from safedial.study.log import read_snapshot, snapshot_seqs
 from safedial.study.manage import create_study, open_study
-from safedial.study.replay_log import Source, catch_up
+from safedial.study.replay_log import Source, replay
 from safedial.study.snapshot import pack, unpack
-from safedial.study.state import State
 from safedial.study.store import Store
 from safedial.study.study_errors import StudyError
 from safedial.study.study_spec import read_spec
@@ -298,7 +297,7 @@ def test_snapshots_restarts_and_replays_give_the_same_state(lite, keep, monkeypa
     state = lite._run(lambda transaction: transaction.state)
     assert pack(unpack(lite.spec, pack(state))) == pack(state)
     with lite.store.engine.connect() as connection:
-        folded = catch_up(Source(connection, lite._id, "trial"), State(lite.spec.first))
+        folded = replay(Source(connection, lite._id, "trial"), lite.spec, stored=())
         shots = snapshot_seqs(connection, lite._id)
         for seq, name in shots:  # as the parts of `verify` with several workers start
             start = unpack(lite.spec, read_snapshot(connection, lite._id, seq, name) or b"")

@@ -13,9 +13,8 @@ from safedial.service.charts import counts, series
 from safedial.service.timeline import Track
 from safedial.study.manage import create_study, open_study
 from safedial.study.reducer import body_of, decide_next, noted_in, question_of
-from safedial.study.replay_log import Source, catch_up
+from safedial.study.replay_log import Source, replay
 from safedial.study.snapshot import pack, unpack
-from safedial.study.state import State
 from safedial.study.store import Store
 from safedial.study.verify import Agreement
 
@@ -197,7 +196,7 @@ def test_a_log_of_another_processor_agrees_up_to_rounding_and_a_changed_one_does
     last = study.ask([0.3, 0.4])
     with study.store.engine.connect() as connection:
         source = Source(connection, study._id, "trial")
-        state = catch_up(source, State(study.spec), last.seq - 1)
+        state = replay(source, study.spec, last.seq - 1, stored=())
     asked, raw = question_of(state, last.body), last.body["context"]
     again = body_of(decide_next(state, asked, raw), raw, state, noted_in(last.body))
     for cost, share, agrees in (("heat", 1e-13, True), ("heat", 1e-6, False), ("load", 1e-6, False)):

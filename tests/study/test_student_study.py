@@ -8,9 +8,8 @@ import pytest
 from safedial import Agent, InvalidInput, SafetySpec, hp_student
 from safedial.study.manage import create_study, open_study
 from safedial.study.reducer import body_of, decide_next, noted_in, question_of
-from safedial.study.replay_log import Source, catch_up
+from safedial.study.replay_log import Source, replay
 from safedial.study.snapshot import pack, unpack
-from safedial.study.state import State
 from safedial.study.store import Store
 from safedial.study.study_errors import StudyError
 from safedial.study.verify import Agreement
@@ -206,7 +205,7 @@ def test_a_log_of_another_processor_agrees_up_to_rounding_and_a_changed_one_does
     study = make(shelf)
     last = play(study, 61)
     with study.store.engine.connect() as connection:
-        state = catch_up(Source(connection, study._id, "trial"), State(study.spec), last.seq - 1)
+        state = replay(Source(connection, study._id, "trial"), study.spec, last.seq - 1, stored=())
     asked, raw = question_of(state, last.body), last.body["context"]
     again = body_of(decide_next(state, asked, raw), raw, state, noted_in(last.body))
     assert last.body["numbers"]["cost"] != 0.0

@@ -6,7 +6,7 @@ from scipy.stats import binom
 
 from safedial.study.database import reading
 from safedial.study.manage import create_study
-from safedial.study.replay_log import Source, catch_up
+from safedial.study.replay_log import Source, replay
 from safedial.study.snapshot import pack, state_digest, unpack
 from safedial.study.state import State
 from safedial.study.store import Store
@@ -35,7 +35,7 @@ def test_four_workers_end_with_the_state_of_a_serial_fold(storage, tmp_path, lea
         report = study.verify()
         assert (report.ok, report.inexact, report.decisions) == (True, 0, 8 * rounds + 20)
         with reading(store.engine) as connection:
-            serial = catch_up(Source(connection, study._id, "trial"), State(study.spec.first))
+            serial = replay(Source(connection, study._id, "trial"), study.spec, stored=())
     assert state_digest(serial) == mine
     with Store(storage) as store:
         assert create_study("trial", storage=store, load_if_exists=True).state_digest() == mine

@@ -63,6 +63,11 @@ class Learning:
         self._seen: Advice | None = None
         """The latest question and its bound, until the state changes."""
 
+    @property
+    def follows(self) -> bool:
+        """Whether its state depends on decisions, and not on outcomes alone."""
+        return self._prepares or self._opens
+
     # --- a decision
 
     def advise(
@@ -97,9 +102,9 @@ class Learning:
         given = {"number": number, "stop_reason": stop_reason or self._alarm(state), "starts": self.starts}
         return decide(rules, question, advice.bound, chosen, **given), advice
 
-    def open(self, advice: Advice, decision: Decision) -> int:
-        """Open a decided round. Returns its place."""
-        if self._opens:
+    def open(self, advice: Advice | None, decision: Decision) -> int:
+        """Open a decided round. Returns its place. Where the state follows no decisions, no advice is needed."""
+        if self._opens and advice is not None:
             chosen = decision.action if self.policy.unit == "setting" else decision.intensity
             return self._open(advice.asked, advice.bound, chosen)
         self.opened += 1

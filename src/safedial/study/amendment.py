@@ -161,6 +161,5 @@ def amended_state(state: State, event: Event, body: Mapping[str, Any]) -> State:
     if kept:
         made.rounds, made.last_known = state.rounds, state.last_known
     made.rounds_before = [state.decisions, made.rounds]
-    made.continues(state)
-    state.snapshots = []
+    made.replayed = state.replayed
     return made

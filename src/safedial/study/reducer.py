@@ -159,8 +159,9 @@ def update_state(
     phase.seq = state.seq
     if means.decides:
         asked = question_of(state, body)
-        advice = decide_next(state, asked, body["context"])[1] if known is None else known
-        _decided(state, event, body, asked, advice)
+        if known is None and state.learning.follows:
+            _, known = decide_next(state, asked, body["context"])
+        _decided(state, event, body, asked, known)
     elif means.reports and not means.revises:
         fix = fixes.get(decision)
         told = body if fix is None else {**body, **fix}
@@ -195,7 +196,7 @@ def question_of(state: State, body: Body) -> Asked:
     return Asked(vector, dnrm2(vector), (), body["baseline_cost"], body.get("proposal"))
 
 
-def _decided(state: State, event: Event, body: Body, asked: Asked, advice: Advice) -> None:
+def _decided(state: State, event: Event, body: Body, asked: Asked, advice: Advice | None) -> None:
     learning, policy = state.learning, state.study.rules.policy
     place = learning.open(advice, decision_of(state.study.rules, body, asked.vector))
     if policy.names_rounds:
@@ -334,11 +335,7 @@ def _lose(state: State, decision: int, round_: Round, *, skip: bool, counted: bo
         else:
             state.learning.lose(round_.place)
     elif not skip:
-        _freeze(state, state.seq + 1)
-
-
-def _freeze(state: State, at: int) -> None:
-    state.frozen, state.frozen_at = True, state.frozen_at or at
+        state.frozen = True
 
 
 def _advance(state: State) -> None:
@@ -349,7 +346,7 @@ def _advance(state: State) -> None:
         if sample is not None:
             _learn(state, round_, sample)
         elif lost:
-            _freeze(state, decision)
+            state.frozen = True
 
 
 def _learn(state: State, round_: Round, sample: Sample) -> None:

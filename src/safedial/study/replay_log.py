@@ -1,23 +1,23 @@
 """A state from the log: the latest usable snapshot, and the events after it.
 
-A correction, or a void after an outcome, changes an earlier event. The log is then replayed with the new values, from a
-state before the changed outcome, in the store or in memory (study/state.py); so the state is as if the right value had
-been reported at first.
+A correction, or a void after an outcome, changes an earlier event. The log is then replayed with the new values, from
+the last snapshot before the changed outcome; so the state is as if the right value had been reported at first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+import time
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from safedial.policies import FACTORIES, Policy
 from safedial.study.amendment import amended_spec
+from safedial.study.database import reading
 from safedial.study.event import EVENT_KINDS, FORMAT, START, Event, follows
 from safedial.study.log import events_about, read_event, read_events, read_head, read_snapshot, revisions, snapshot_seqs
 from safedial.study.reducer import update_state
 from safedial.study.snapshot import unpacked
-from safedial.study.state import NEVER, NOT_YET, KeptState, State, half_way, keep
+from safedial.study.state import State
 from safedial.study.study_errors import StudyError
 from safedial.study.study_spec import StudySpec, read_spec
 
@@ -30,18 +30,6 @@ class Source(NamedTuple):
     name: str
     policy: Policy | None = None
     """The study's policy, if it is the user's own."""
-
-
-class Snapshot(NamedTuple):
-    """A state to start from: how to get it, and what it knows (`KeptState`)."""
-
-    seq: int
-    knows: int
-    make: Callable[[], State | None]
-
-
-Kept = Sequence[KeptState]
-"""States in memory, the latest first."""
 
 
 def read_study(source: Source) -> StudySpec:
@@ -76,131 +64,7 @@ def first_spec(source: Source) -> StudySpec:
     return read_spec(body["spec"], quiet=True, own=source.policy)
 
 
-def load_state(source: Source, spec: StudySpec, kept: Kept = ()) -> State:
-    """The state after the last event; `kept` are states that this process kept before."""
-    head = read_head(source.connection, source.study).seq
-    return replay_again(source, spec, head, kept)
-
-
-def catch_up(source: Source, state: State, upto: int = 2**62, *, replay: bool = True) -> State:
-    """Apply the events after a state, up to a seq; the hash of each must follow from the previous one.
-
-    Of several events that change the past only the last needs a replay; with `replay=False` one raises `NeedsReplay`.
-    """
-    for event in read_events(source.connection, source.study, state.seq, upto):
-        _check_link(source, state, event)
-        body = event.fields()
-        if change_of(event, body) is not None:
-            if not replay:
-                raise NeedsReplay
-            changes = (change_of(each, each.fields()) for each in revisions(*source[:2], state.seq, upto))
-            last = max(change.seq for change in changes if change is not None)
-            return catch_up(source, replayed(source, state, last), upto)
-        state = apply_event(source, state, event, body)
-    return state
-
-
-class NeedsReplay(Exception):
-    """An event changes the past, so the log must be replayed; not while the store is locked."""
-
-    def __init__(self, change: Change | None = None) -> None:
-        super().__init__("an event changes the past")
-        self.change = change
-
-
-def _check_link(source: Source, state: State, event: Event) -> None:
-    if event.seq != state.seq + 1 or not follows(state.hash, source.name, event):
-        words = f"event {state.seq + 1} does not follow the previous one; verify the study"
-        raise StudyError("log_broken", f"study {source.name!r}: {words}")
-
-
-def apply_event(
-    source: Source, state: State, event: Event, body: dict[str, Any], *, known: Any = None, trust: bool = True
-) -> State:
-    """The state after one more event, which must be in the database if it changes the past.
-
-    `trust`: whether a replay may start from a stored snapshot, and not only from states seen before.
-    """
-    if change_of(event, body) is not None:
-        state = replayed(source, state, event.seq, trust=trust)
-    else:
-        state = update_state(state, event, body, known=known)
-    return reached(state, event)
-
-
-def reached(state: State, event: Event) -> State:
-    """The state, to which an event was applied; it is kept in memory if that is due."""
-    state.hash = event.hash
-    if state.seq >= state.next_shot:
-        keep(state)
-    return state
-
-
-def replayed(source: Source, state: State, upto: int, *, trust: bool = True) -> State:
-    """The state after the event `upto`, which changes the past. Everything learned since depends on the old outcome, so
-    it cannot be removed from the present state.
-    """
-    made = replay_again(source, state.study, upto, state.snapshots, trust=trust, keeps=state.next_shot < NEVER)
-    made.replayed += state.replayed
-    return made
-
-
-def replay_again(
-    source: Source,
-    spec: StudySpec,
-    upto: int,
-    kept: Kept,
-    *,
-    changes: Sequence[Change] = (),
-    trust: bool = True,
-    keeps: bool = True,
-    pause: Callable[[], None] | None = None,
-) -> State:
-    """The state after event `upto`, with every change up to it applied to the outcome that it changes.
-
-    The replay starts from the latest state, of those `kept` and, with `trust`, of those in the store, that knows none
-    of the outcomes changed after it. `changes` are not in the log yet. `keeps`: states on the way are kept in memory.
-    `pause` is called after each event.
-    """
-    for shot in _latest(source, spec, upto, kept, trust=trust):
-        past = _changes(source, shot.seq, upto, changes)
-        fits = all(each.outcome > shot.seq or each.seq <= shot.knows for each in past)
-        state = shot.make() if fits else None
-        if state is not None:
-            break
-    else:
-        state, past = State(spec.first), _changes(source, 0, upto, changes)
-    fixes: dict[int, dict[str, Any]] = {}
-    for each in past:  # a round may be corrected and then voided: its last cost stays known
-        fixes[each.decision] = {**fixes.get(each.decision, {}), **each.values}
-    start, knows = state.seq, NOT_YET if changes else upto
-    state.snapshots = [each for each in kept if each.seq <= start]  # later ones know what has changed
-    state.next_shot = half_way(state, upto) if keeps else NEVER
-    for event in read_events(source.connection, source.study, start, upto):
-        _check_link(source, state, event)
-        body = event.fields()
-        state = update_state(state, event, body, fixes)
-        state.hash = event.hash
-        if state.seq >= state.next_shot:
-            keep(state, knows)
-            state.next_shot = max(state.next_shot, half_way(state, upto))
-        if pause is not None:
-            pause()
-    state.replayed = upto - start if past else 0
-    return state
-
-
-def extend(source: Source, state: State, upto: int, changes: Sequence[Change]) -> State | None:
-    """The state after the events up to a seq, from one that was replayed with `changes`, which are not in the log yet;
-    None if one of them changes the past too, so that the replay must begin again.
-    """
-    for event in read_events(source.connection, source.study, state.seq, upto):
-        _check_link(source, state, event)
-        body = event.fields()
-        if change_of(event, body) is not None:
-            return None
-        state = apply_event(source, state, event, body)
-    return state
+# --- Changes of the past
 
 
 class Change(NamedTuple):
@@ -212,11 +76,12 @@ class Change(NamedTuple):
     values: dict[str, Any]
 
 
-def _changes(source: Source, after: int, upto: int, further: Sequence[Change]) -> list[Change]:
-    """What a replay applies to the outcomes themselves: the changes of each round."""
-    events = revisions(source.connection, source.study, after, upto)
-    found = [*(change_of(event, event.fields()) for event in events), *further]
-    return [each for each in found if each is not None]
+class NeedsReplay(Exception):
+    """An event changes the past, so the log must be replayed; not while the store is locked."""
+
+    def __init__(self, change: Change | None = None) -> None:
+        super().__init__("an event changes the past")
+        self.change = change
 
 
 def change_of(event: Event, body: dict[str, Any]) -> Change | None:
@@ -230,24 +95,99 @@ def change_of(event: Event, body: dict[str, Any]) -> Change | None:
     return None
 
 
-def _latest(source: Source, spec: StudySpec, upto: int, kept: Kept, *, trust: bool) -> list[Snapshot]:
-    """The states in memory and, with `trust`, in the store, the latest first."""
-    found = [Snapshot(each.seq, each.knows, partial(_in_memory, source, each)) for each in kept if each.seq <= upto]
-    return sorted([*found, *(_stored(source, spec, upto) if trust else ())], key=lambda shot: shot.seq, reverse=True)
+def changes_in(source: Source, after: int, upto: int) -> list[Change]:
+    """The changes that the log brings after one seq, up to another."""
+    events = revisions(source.connection, source.study, after, upto)
+    return [each for each in (change_of(event, event.fields()) for event in events) if each is not None]
 
 
-def _in_memory(source: Source, kept: KeptState) -> State | None:
-    event = read_event(source.connection, source.study, kept.seq)
-    return kept.restored() if event is not None and kept.hash == event.hash else None
+def merged(changes: Sequence[Change]) -> dict[int, dict[str, Any]]:
+    """The last values of each changed round. One may be corrected and then voided: its last cost stays known."""
+    fixes: dict[int, dict[str, Any]] = {}
+    for each in changes:
+        fixes[each.decision] = {**fixes.get(each.decision, {}), **each.values}
+    return fixes
 
 
-def _stored(source: Source, spec: StudySpec, upto: int) -> list[Snapshot]:
-    """The store's snapshots that the log confirms, by the `snapshot` event after each."""
-    found = snapshot_seqs(source.connection, source.study, upto)
-    return [Snapshot(seq, seq, partial(_restored, source, spec, seq, name)) for seq, name in found]
+# --- Replays
+
+
+def load_state(source: Source, spec: StudySpec) -> State:
+    """The state after the last event."""
+    return replay(source, spec, read_head(source.connection, source.study).seq)
+
+
+def catch_up(source: Source, state: State, upto: int = 2**62) -> State:
+    """Apply the events after a state, up to a seq; the hash of each must follow from the previous one. An event that
+    changes the past raises `NeedsReplay`.
+    """
+    for event in read_events(source.connection, source.study, state.seq, upto):
+        _check_link(source, state, event)
+        body = event.fields()
+        if change_of(event, body) is not None:
+            raise NeedsReplay
+        state = apply_event(state, event, body)
+    return state
+
+
+def _check_link(source: Source, state: State, event: Event) -> None:
+    if event.seq != state.seq + 1 or not follows(state.hash, source.name, event):
+        words = f"event {state.seq + 1} does not follow the previous one; verify the study"
+        raise StudyError("log_broken", f"study {source.name!r}: {words}")
+
+
+def apply_event(state: State, event: Event, body: dict[str, Any], *, known: Any = None) -> State:
+    """The state after one more event, which does not change the past."""
+    state = update_state(state, event, body, known=known)
+    state.hash = event.hash
+    return state
+
+
+def replay(
+    source: Source, spec: StudySpec, upto: int = 2**62, *, stored: Sequence[tuple[int, bytes]] | None = None
+) -> State:
+    """The state after event `upto`, with every change up to it applied to the outcome that it changes. It may begin at
+    one of the `stored` snapshots, by default any that the log confirms.
+    """
+    state, changes = begin_replay(source, spec, upto, (), stored=stored)
+    fixes, start = merged(changes), state.seq
+    for event in read_events(source.connection, source.study, start, upto):
+        state = _replayed(source, state, event, fixes)
+    state.replayed = state.seq - start if changes else 0
+    return state
+
+
+def _replayed(source: Source, state: State, event: Event, fixes: dict[int, dict[str, Any]]) -> State:
+    """The state after one more event, whose values are those of the fixes."""
+    _check_link(source, state, event)
+    state = update_state(state, event, event.fields(), fixes)
+    state.hash = event.hash
+    return state
+
+
+def begin_replay(
+    source: Source,
+    spec: StudySpec,
+    upto: int,
+    further: Sequence[Change],
+    *,
+    stored: Sequence[tuple[int, bytes]] | None = None,
+) -> tuple[State, list[Change]]:
+    """The latest state, of a snapshot or before the first event, that knows none of the outcomes that are changed after
+    it; and these changes: those of the log, and `further` ones.
+    """
+    shots = snapshot_seqs(source.connection, source.study, upto) if stored is None else stored
+    for seq, name in sorted(shots, reverse=True):
+        past = [*changes_in(source, seq, upto), *further]
+        if all(each.outcome > seq for each in past):
+            state = _restored(source, spec, seq, name)
+            if state is not None:
+                return state, past
+    return State(spec.first), [*changes_in(source, 0, upto), *further]
 
 
 def _restored(source: Source, spec: StudySpec, seq: int, name: bytes) -> State | None:
+    """A stored state, if the log confirms it by the `snapshot` event after it."""
     first, event, mark = (read_event(source.connection, source.study, each) for each in (1, seq, seq + 1))
     content = read_snapshot(source.connection, source.study, seq, name)
     if content is None or first is None or event is None or mark is None:
@@ -262,3 +202,50 @@ def _restored(source: Source, spec: StudySpec, seq: int, name: bytes) -> State |
 def snapshot_body(first: Event, seq: int, name: bytes) -> dict[str, Any]:
     """The body of the event that confirms a snapshot: the state's seq, its digest, the study's first event."""
     return {"after": seq, "digest": name.hex(), "first": first.hash.hex()}
+
+
+FEW_EVENTS = 256
+"""The writer applies the rest of a replay itself if there are so few events left."""
+
+PAGE = 1_000
+
+
+class Replay:
+    """A log that is replayed with changes which are not in it yet, a little at a time, while others write on.
+
+    Attributes:
+        jobs: the operations that bring the changes.
+        state: the state so far.
+    """
+
+    def __init__(self, engine: Any, source: Source, spec: StudySpec, jobs: list[Any], changes: list[Change]) -> None:
+        self.jobs, self.changes, self._source, self._engine = jobs, changes, source, engine
+        self.state: Any = None
+        self._steps = self._run(spec)
+
+    def advance(self, seconds: float) -> bool:
+        """Go on for about so long. Returns whether little is left."""
+        end = time.monotonic() + seconds
+        for done in self._steps:
+            if done or time.monotonic() > end:
+                return done
+        return True
+
+    def _run(self, spec: StudySpec) -> Iterator[bool]:
+        """Whether little is left, after each event."""
+        with reading(self._engine) as connection:
+            source = self._source._replace(connection=connection)
+            known = read_head(connection, source.study).seq
+            self.state, changes = begin_replay(source, spec, known, self.changes)
+        fixes, begun = merged(changes), self.state.seq
+        while True:
+            with reading(self._engine) as connection:
+                head, first = read_head(connection, source.study).seq, self.state.seq
+                rows = list(read_events(connection, source.study, first, min(head, first + PAGE)))
+            for event in rows:
+                if event.seq > known and change_of(event, event.fields()) is not None:
+                    raise NeedsReplay  # another process has changed the past too
+                self.state = _replayed(source, self.state, event, fixes)
+                yield False
+            self.state.replayed = self.state.seq - begun
+            yield head - self.state.seq <= FEW_EVENTS

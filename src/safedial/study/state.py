@@ -9,20 +9,13 @@ delays depend on. A void round whose reason may be related to its outcome ends t
 rounds are watched but not learned from. A policy that needs no order takes an unknown round for the worst.
 
 An amendment (study/amendment.py) may begin a new state; the one before it, `before`, goes on judging its own rounds.
-
-A replay for a change of a recent outcome (study/replay_log.py) should begin near that outcome, so states are often kept
-in memory. A kept state shares with the others what no event changes (rounds, samples, specifications); only the
-containers and the policy's arrays are its own. Of older states, one is kept for each doubling of age.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from copy import copy
-from typing import Any, NamedTuple, TypeVar
-
-import numpy as np
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from safedial.bounds.rounding import rounded_spec
 from safedial.rounds.learning import Learning
@@ -41,17 +34,11 @@ class State:
     """The state after event `seq`, whose hash is `hash`. Where the policy names rounds, `named` has SEQ.TAG of
     each decision, by which its predictions name earlier rounds.
 
-    For corrections (study/reducer.py): `recent_of` has the decisions behind `recent`, `scatter` what each outcome
-    added to the evidence against the noise, and `frozen_at` is the lost decision, or, where the order is not kept, the
-    event, from which on nothing was learned.
-
     After an amendment that begins a phase, `before` is the state of the rounds before it. If what was learned was
     `kept`, both states have one learning, one queue and one numbering of rounds. `rounds_before` has the number of all
     earlier decisions, and the last round's number at the amendment.
 
-    `snapshots` are earlier states that are kept in memory, the latest first, and `next_shot` is
-    the event after which the next one is; `replayed` counts the events that were replayed since the last stored
-    snapshot.
+    `replayed` counts the events that were replayed since the last stored snapshot.
     """
 
     def __init__(self, study: StudySpec, before: State | None = None, *, kept: bool = False) -> None:
@@ -63,7 +50,7 @@ class State:
         self.queue: deque[int] = deque() if shared is None else shared.queue
         self.held: dict[int, tuple[Round, Sample | None, bool]] = {} if shared is None else shared.held
         self.named: list[str] = [] if shared is None else shared.named
-        self._end: list[Any] = [False, 0] if shared is None else shared._end
+        self._end: list[bool] = [False] if shared is None else shared._end
         self.rounds_before = [0, 0]
         self.amendments: list[list[Any]] = []
         self.seq, self.hash = 0, START
@@ -77,15 +64,7 @@ class State:
         self.recent: deque[bool] = deque(maxlen=study.guard.stop_of_last)
         self.new_decisions = self.new_void = self.corrected_violations = self.last_known = 0
         self.resumes: list[list[Any]] = []
-        self.snapshots: list[Any] = []
-        self.next_shot = 0
         self.replayed = 0
-
-    def continues(self, other: State) -> State:
-        """Take over the states that another kept in memory; returns this one."""
-        self.snapshots, self.next_shot = other.snapshots, other.next_shot
-        self.replayed += other.replayed
-        return self
 
     def goes_on(self, study: StudySpec, amendments: list[list[Any]]) -> State:
         """This state under a specification whose guard or labels were amended; the guard judges what was counted."""
@@ -102,14 +81,6 @@ class State:
     @frozen.setter
     def frozen(self, frozen: bool) -> None:
         self._end[0] = frozen
-
-    @property
-    def frozen_at(self) -> int:
-        return self._end[1]
-
-    @frozen_at.setter
-    def frozen_at(self, seq: int) -> None:
-        self._end[1] = seq
 
     @property
     def phases(self) -> list[State]:
@@ -287,115 +258,3 @@ def _excesses(state: State, round_: Round | None, body: Body) -> list[bool]:
         sample = watched_sample(state, round_, body)
         found.append(state.watch.exceeded(round_, sample, throttled=bool(body.get("throttled"))))
     return found
-
-
-# --- Earlier states of a study that are kept in memory
-
-KEPT_EVENTS, KEPT_BYTES = 32, 2_000
-"""A state is kept after this many events, or one event for this many of its bytes if that is later."""
-
-ROUND_BYTES, PHASE_BYTES = 100, 4_000
-"""What a waiting round and a phase count as."""
-
-NEVER = 2**62
-"""Where the next state is kept, if none is to be."""
-
-NOT_YET = 2**62
-"""What a state knows that was replayed with changes which are not in the log yet."""
-
-OF_LEARNING = ("learning", "queue", "held", "named", "_end")
-"""What phases share if learning was kept between them."""
-
-Shot = TypeVar("Shot")
-
-
-class KeptState(NamedTuple):
-    """The state after event `seq`. It knows every change of the past that the events up to `knows` brought: a replay
-    for an event also keeps states from before that event. Nothing changes what it holds.
-    """
-
-    seq: int
-    knows: int
-    phases: list[State]
-    """The latest first, without what was learned."""
-    learned: list[dict[str, Any] | None]
-    """The arrays of each phase's learning; None where that is the learning of the phase before it."""
-
-    @property
-    def hash(self) -> bytes:
-        return self.phases[0].hash
-
-    @property
-    def size(self) -> int:
-        """About how many bytes are its own."""
-        arrays = sum(each.nbytes for learned in self.learned if learned is not None for each in learned.values())
-        return arrays + sum(map(_size, self.phases))
-
-    def restored(self) -> State:
-        """The state again, which events may change."""
-        before: Any = None
-        for phase, arrays in zip(reversed(self.phases), reversed(self.learned), strict=True):
-            made = _copied(phase)
-            made.before, made.earlier = before, [] if before is None else before.phases
-            if arrays is None:
-                vars(made).update({name: getattr(before, name) for name in OF_LEARNING})
-            else:
-                made.learning = Learning(made.study.rules)
-                made.learning.restore({name: each.copy() for name, each in arrays.items()})
-            made.watch.learning = made.learning
-            before = made
-        return before
-
-
-def kept_state(state: State, knows: int = 0) -> KeptState:
-    """The state as it is now; `knows` if it knows more than the events up to its own brought."""
-    phases = state.phases
-    learned = [None if each.kept else _arrays(each) for each in phases]
-    return KeptState(state.seq, max(knows, state.seq), [_copied(each) for each in phases], learned)
-
-
-def keep(state: State, knows: int = 0) -> None:
-    """Keep a state. The next is due later the larger it is."""
-    kept = kept_state(state, knows)
-    state.snapshots = [kept, *thinned(state.seq, state.snapshots, lambda each: each.seq, KEPT_EVENTS)]
-    state.next_shot = state.seq + max(KEPT_EVENTS, kept.size // KEPT_BYTES)
-
-
-def half_way(state: State, upto: int) -> int:
-    """Where a replay keeps its next state: those that are closer together would soon be thinned out."""
-    return state.seq + max(KEPT_EVENTS, (upto - state.seq) // 2)
-
-
-def placed(kept: list[KeptState], knows: int) -> list[KeptState]:
-    """States that were replayed with changes, when the last of these is the event `knows`."""
-    return [each._replace(knows=knows) if each.knows == NOT_YET else each for each in kept]
-
-
-def thinned(seq: int, shots: list[Shot], place: Callable[[Shot], int], unit: int) -> list[Shot]:
-    """Of states before `seq`, the latest first, the oldest for each doubling of age, so that it can age further."""
-    return list({((seq - place(shot)) // unit).bit_length(): shot for shot in shots}.values())
-
-
-def _arrays(state: State) -> dict[str, Any]:
-    return {name: np.array(value, order="C") for name, value in state.learning.state().items()}
-
-
-def _copied(phase: State) -> State:
-    """A phase with containers of its own, without the learning and what it shares with the phase before it."""
-    left = OF_LEARNING if phase.kept else ("learning",)
-    made, watch = object.__new__(State), copy(phase.watch)
-    vars(made).update(
-        {
-            name: value.copy() if isinstance(value, (list, dict, deque)) else value
-            for name, value in vars(phase).items()
-            if name not in left
-        }
-    )
-    vars(watch).pop("learning", None)
-    made.before, made.earlier, made.snapshots, made.watch = None, [], [], watch
-    return made
-
-
-def _size(phase: State) -> int:
-    waiting = len(phase.open) + len(phase.expired) + (0 if phase.kept else len(phase.held) + len(phase.named))
-    return PHASE_BYTES + ROUND_BYTES * waiting

@@ -5,8 +5,8 @@ Operations of all threads wait in one queue. The writer takes what is there, loc
 for all of them, and only then answers. So many callers share one commit, and only durable writes are acknowledged. If
 anything fails, everything is rolled back and the states in memory are discarded.
 
-Two things do not wait for the writer, nor it for them: questions about a state (`read`), and replays of a log
-(replayer.py).
+Questions about a state (`read`) do not wait for the writer, nor it for them. A replay of a log, for a change of the
+past, is done by the writer a little at a time, between what others want to write.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -25,15 +25,17 @@ from safedial.policies import Policy
 from safedial.study import study_errors
 from safedial.study.database import Writer, connect, is_read_only, meta, reading, shown, writing
 from safedial.study.log import Head, find_study, lock_head, read_event, read_head
-from safedial.study.replay_log import Change, Kept, NeedsReplay, Source, load_state, read_study
-from safedial.study.replayer import Ready, Replayer, Task
-from safedial.study.state import NEVER, State
+from safedial.study.replay_log import Change, NeedsReplay, Replay, Source, load_state, read_study
+from safedial.study.state import State
 from safedial.study.study_errors import StoreUnavailable, StudyError
 from safedial.study.study_spec import StudySpec
 from safedial.study.transaction import StudyTransaction
 
-MOST_READ, MOST_FOLLOWED = 10_000, 256
-"""A state so many events behind is read again, from a snapshot; or so many behind a state in memory, from that."""
+MOST_READ = 10_000
+"""A state so many events behind is read again, from a snapshot."""
+
+SLICE_SECONDS = 5e-3
+"""How long the writer goes on with a replay at a time, while others wait."""
 
 LARGEST_BATCH = 256
 FAR_BEHIND = 1_000
@@ -47,15 +49,13 @@ Answer = TypeVar("Answer")
 
 
 class Job(NamedTuple):
-    """An operation on a study; `ready` is what the replay gave that it needed. `parts` are jobs that share a replay."""
+    """An operation on a study."""
 
     study: int
     operation: Operation
     future: Future[Any]
     key: str | None
     spec: StudySpec | None
-    ready: Ready | Exception | None = None
-    parts: tuple[Job, ...] = ()
 
 
 class Store:
@@ -68,7 +68,7 @@ class Store:
     A SQLite file is opened for reading if it or its folder cannot be written: `verify`, `export`, `explain` and
     `status` answer, and everything that writes is refused.
 
-    `_heads` are the last events that this process knows to be in the logs, `_shots` the states that it kept on the way.
+    `_heads` are the last events that this process knows to be in the logs.
     """
 
     def __init__(self, storage: str, *, create: bool = True) -> None:
@@ -77,7 +77,6 @@ class Store:
         self._ids: dict[str, int] = {}
         self._studies: dict[int, tuple[str, StudySpec]] = {}
         self._policies: dict[int, Policy] = {}
-        self._shots: dict[int, Kept] = {}
         self._heads: dict[int, Head] = {}
         self._read_states: dict[int, State] = {}
         self._read_locks: dict[int, threading.Lock] = {}
@@ -90,9 +89,8 @@ class Store:
         self._held: list[Job] | None = None
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._replayer = Replayer(self.engine, lambda jobs, ready: self._jobs.put([_together(jobs, ready)]))
         self._changes: list[tuple[Job, Change]] = []
-        self._busy: set[int] = set()
+        self._replays: dict[int, Replay] = {}
         self._failed = self._written = -math.inf
 
     def __repr__(self) -> str:
@@ -114,7 +112,6 @@ class Store:
         if self._thread:
             self._jobs.put(None)
             self._thread.join()
-        self._replayer.close()
         self._writer.close()
         self.engine.dispose()
 
@@ -163,14 +160,11 @@ class Store:
             acknowledged, state = self._heads.get(study), self._read_states.pop(study, None)
             with reading(self.engine) as connection:
                 source, head = Source(connection, study, *self._about(study)), read_head(connection, study)
-                kept = [each.seq - MOST_FOLLOWED for each in self._shots.get(study, ())]
-                least = max([head.seq - MOST_READ, *kept])
                 lost = acknowledged is not None and head.seq < acknowledged.seq
                 transaction = None if state is None or lost else StudyTransaction(source, state)
-                if transaction is None or transaction.state.seq < least or not _follows(transaction, head):
+                far = transaction is None or transaction.state.seq < head.seq - MOST_READ
+                if transaction is None or far or not _follows(transaction, head):
                     transaction = StudyTransaction(source, self._loaded(source, acknowledged))
-                    state = transaction.state  # the writer and the store keep states to replay from
-                    state.snapshots, state.next_shot = [], NEVER
                 _, answer, error = run(Job(study, question, Future(), None, spec), transaction)
             self._read_states[study] = transaction.state
         if error is not None:
@@ -259,7 +253,7 @@ class Store:
         """
         known, spec = self._studies[source.study][1], read_study(source)
         spec = known if same_spec(known, spec) else spec
-        state = load_state(source, spec, self._shots.get(source.study, ()))
+        state = load_state(source, spec)
         event = None if acknowledged is None else read_event(source.connection, source.study, acknowledged.seq)
         if acknowledged is not None and (event is None or event.hash != acknowledged.hash):
             raise self._taken_back(source.name, acknowledged.seq)
@@ -274,66 +268,78 @@ class Store:
 
     def _work(self) -> None:
         last = False
-        while self._changes or self._busy or not last:
+        while self._changes or self._replays or not last:
             jobs: list[Job] = []
             while not jobs or not (self._jobs.empty() or len(jobs) >= LARGEST_BATCH):
+                if self._jobs.empty() and (self._replays or self._changes):
+                    break
                 more = self._jobs.get()
                 if more is None:
                     last = True
                     break
                 jobs += more
-            self._batch([job for job in jobs if job.ready or job.future.set_running_or_notify_cancel()])
-            self._hand_over()
+            self._batch([job for job in jobs if job.future.set_running_or_notify_cancel()])
+            self._go_on()
 
     def _batch(self, jobs: list[Job]) -> None:
         """Run all jobs in one transaction; after a job's error run each in its own, so that it fails alone."""
-        self._busy -= {job.study for job in jobs if job.ready is not None}
-        answers: list[Any] = [(job, None, job.ready) for job in jobs if isinstance(job.ready, Exception)]
-        jobs = [job for job in jobs if not isinstance(job.ready, Exception)]
         try:
-            answers += self._attempt(jobs) if jobs else []
+            answers = self._attempt(jobs) if jobs else []
         except StoreUnavailable as error:
             self._failed = time.monotonic()
-            answers += [(job, None, error) for job in jobs]
+            answers = [(job, None, error) for job in jobs]
         except Exception as error:
-            alone = [part._replace(ready=None) for job in jobs for part in job.parts or (job,)]
-            if len(alone) > 1:
-                for job in alone:
+            if len(jobs) > 1:
+                for job in jobs:
                     self._batch([job])
-            else:
-                answers += [(job, None, error) for job in alone]
-        for job, answer, error in answers:
-            self._answer(job, answer, error)
+                return
+            answers = [(job, None, error) for job in jobs]
+        self._answer(answers)
 
-    def _answer(self, job: Job, answer: Any, error: Exception | None) -> None:
-        """Tell the caller, or let the replayer go on with the job."""
-        refused = error is not None and isinstance(job.ready, Ready) and not isinstance(error, StoreUnavailable)
-        for number, part in enumerate(job.parts):
-            if refused:  # one of them was, perhaps not this one
-                self._batch([part])
-            else:
-                self._answer(part, None if error else answer[number], error)
-        if job.parts:
-            return
-        if error is None:
-            job.future.set_result(answer)
-        elif isinstance(error, NeedsReplay) and error.change is not None:
-            self._changes.append((job._replace(ready=None), error.change))
-        else:
-            job.future.set_exception(error)
-
-    def _hand_over(self) -> None:
-        """Give changes that wait to the replayer, of each study one at a time, or of several rounds together."""
-        for study in {job.study for job, _ in self._changes} - self._busy:
-            spec, together = self._studies[study][1], {}
-            for job, change in self._changes:
-                if job.study == study:
-                    together.setdefault(change.decision, (job, change))
-            jobs, changes = zip(*together.values(), strict=True)
-            self._changes = [each for each in self._changes if all(each[0] is not job for job in jobs)]
-            self._busy.add(study)
+    def _go_on(self) -> None:
+        """Go on with the replays; begin one for all changes of a study that wait."""
+        for study in {job.study for job, _ in self._changes} - self._replays.keys():
+            mine = [each for each in self._changes if each[0].study == study]
+            self._changes = [each for each in self._changes if each[0].study != study]
+            jobs, changes = (list(each) for each in zip(*mine, strict=True))
             source = Source(None, study, *self._about(study))
-            self._replayer.put(Task(list(jobs), source, spec, self._shots.get(study, ()), changes))
+            self._replays[study] = Replay(self.engine, source, self._studies[study][1], jobs, changes)
+        for study, replay in list(self._replays.items()):
+            try:
+                done = replay.advance(SLICE_SECONDS)
+            except Exception as error:
+                del self._replays[study]
+                again = isinstance(error, NeedsReplay)  # another process has changed the past meanwhile
+                self._retry(replay.jobs) if again else self._answer([(job, None, error) for job in replay.jobs])
+                continue
+            if done:
+                del self._replays[study]
+                self._replayed(study, replay)
+
+    def _replayed(self, study: int, replay: Replay) -> None:
+        """Bring the changes of a replay into the log: all of them, or, where one is refused by now, each alone."""
+        try:
+            answers = self._write(replay.jobs, {study: replay.state}, replay.changes)
+            refused = any(error is not None for _, _, error in answers)
+        except StoreUnavailable as error:
+            self._failed = time.monotonic()
+            answers, refused = [(job, None, error) for job in replay.jobs], False
+        except (NeedsReplay, RuntimeError):
+            answers, refused = [], True
+        self._retry(replay.jobs) if refused else self._answer(answers)
+
+    def _retry(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            self._batch([job])
+
+    def _answer(self, answers: Sequence[tuple[Job, Any, Exception | None]]) -> None:
+        for job, answer, error in answers:
+            if error is None:
+                job.future.set_result(answer)
+            elif isinstance(error, NeedsReplay) and error.change is not None:
+                self._changes.append((job, error.change))
+            else:
+                job.future.set_exception(error)
 
     def _attempt(self, jobs: list[Job]) -> list[tuple[Job, Any, Exception | None]]:
         wanted = sorted({job.study for job in jobs})
@@ -344,7 +350,12 @@ class Store:
             except NeedsReplay:  # others have written what takes long to follow: not while the store is locked
                 states = {study: self._load(study) for study in wanted}
 
-    def _write(self, jobs: list[Job], states: dict[int, State]) -> list[tuple[Job, Any, Exception | None]]:
+    def _write(
+        self, jobs: list[Job], states: dict[int, State], replayed: Sequence[Change] = ()
+    ) -> list[tuple[Job, Any, Exception | None]]:
+        """The answers of jobs in one transaction. States that were `replayed` with changes know what the jobs bring, so
+        either all of these bring them, or nothing is written.
+        """
         with self._begin() as connection:
             transactions = {
                 study: self._transaction(Source(connection, study, *self._about(study)), state)
@@ -356,8 +367,12 @@ class Store:
                 keys = [job.key for job in jobs if job.key is not None and job.study == study]
                 if keys:
                     transaction.look_up(keys)
+            for transaction in transactions.values():
+                transaction.replayed = list(replayed)
             answers = [run(job, transactions[job.study]) for job in jobs]
             for transaction in transactions.values():
+                if transaction.replayed:
+                    raise RuntimeError("a change that was replayed was not appended")
                 transaction.finish()
             if study_errors.armed:
                 study_errors.hit("before_commit")
@@ -367,7 +382,7 @@ class Store:
         for study, transaction in transactions.items():
             state = transaction.state
             self._studies[study] = transaction.source.name, state.study  # amended here or by another process, perhaps
-            self._states[study], self._shots[study] = state, state.snapshots
+            self._states[study] = state
             self._heads[study] = Head(state.seq, state.hash)
         return answers
 
@@ -376,15 +391,15 @@ class Store:
         transaction = StudyTransaction(source, state)
         if head.seq > state.seq + FAR_BEHIND:
             raise NeedsReplay
-        if (acknowledged is not None and head.seq < acknowledged.seq) or not transaction.follow(head, replay=False):
+        if (acknowledged is not None and head.seq < acknowledged.seq) or not transaction.follow(head):
             raise self._taken_back(source.name, state.seq if acknowledged is None else acknowledged.seq)
         return transaction
 
 
 def _follows(transaction: StudyTransaction, head: Head) -> bool:
-    """Whether a state could follow its log to the head without a replay, for which the writer keeps states."""
+    """Whether a state could follow its log to the head without a replay."""
     try:
-        return transaction.follow(head, replay=False)
+        return transaction.follow(head)
     except NeedsReplay:
         return False
 
@@ -403,7 +418,7 @@ def leads_to(one: StudySpec, other: StudySpec) -> bool:
 
 def run(job: Job, transaction: StudyTransaction) -> tuple[Job, Any, Exception | None]:
     """An operation's answer, or its refusal; a refusal after appending events is a bug."""
-    before, transaction.ready = transaction.state.seq, job.ready if isinstance(job.ready, Ready) else None
+    before = transaction.state.seq
     if job.spec is not None and not leads_to(job.spec, transaction.state.study):
         words = "has another specification than when it was opened: the store was restored; restart this process"
         return job, None, StudyError("store_unavailable", f"study {transaction.source.name!r}: {words}")
@@ -415,17 +430,3 @@ def run(job: Job, transaction: StudyTransaction) -> tuple[Job, Any, Exception | 
         if transaction.state.seq not in (before, transaction.checked_at):
             raise RuntimeError("an operation was refused after it had appended events") from error
         return job, None, error
-
-
-def _together(jobs: list[Job], ready: Ready | Exception) -> Job:
-    """One job, with its replay, or several that share one: either all of them append their events, or none."""
-    if len(jobs) == 1:
-        return jobs[0]._replace(ready=ready)
-
-    def operation(transaction: StudyTransaction) -> list[Any]:
-        answers = [job.operation(transaction) for job in jobs]
-        if transaction.ready is not None:
-            raise RuntimeError("a change that was replayed was not appended")
-        return answers
-
-    return Job(jobs[0].study, operation, Future(), None, jobs[0].spec, ready, tuple(jobs))

@@ -9,45 +9,28 @@ from safedial.rounds.decision import LIMITS
 from safedial.study import log, study_errors
 from safedial.study.event import EVENT_KINDS, Event, next_event, now
 from safedial.study.log import Head
-from safedial.study.reducer import update_state
-from safedial.study.replay_log import (
-    Change,
-    NeedsReplay,
-    Source,
-    apply_event,
-    catch_up,
-    change_of,
-    extend,
-    reached,
-    snapshot_body,
-)
-from safedial.study.replayer import Ready
+from safedial.study.replay_log import Change, NeedsReplay, Source, apply_event, catch_up, change_of, snapshot_body
 from safedial.study.snapshot import pack
-from safedial.study.state import State, placed, thinned
+from safedial.study.state import State
 from safedial.study.study_errors import StudyError
-
-MEMORY_BYTES = 1_000
-"""After a snapshot the next state is kept in memory after one event for this many of its own bytes, so that a large one
-never is.
-"""
 
 KEY_DAYS, DAY = 30, 86_400_000_000
 """How long an idempotency key gives the same answer, in days; a day, in microseconds."""
 
-SNAPSHOT_EVENTS, SNAPSHOT_BYTES, REPLAYED_EVENTS = 5_000, 2_000, 256
+SNAPSHOT_EVENTS, SNAPSHOT_BYTES, REPLAYED_EVENTS = 1_000, 2_000, 256
 """A snapshot is due after this many events, or after one event for this many of its bytes if that is later; and after
 replays of this many events, so that they need not be repeated.
 """
 
 
 class StudyTransaction:
-    """A study inside a write transaction. Nothing is durable before the commit. `ready` is the state for an event that
-    changes the past, if it was replayed before.
+    """A study inside a write transaction. Nothing is durable before the commit. `replayed` are the changes of the past
+    that its state knows though they are not in the log yet.
     """
 
     def __init__(self, source: Source, state: State) -> None:
         self.source, self.state = source, state
-        self.ready: Ready | None = None
+        self.replayed: list[Change] = []
         self.written = self.checked_at = 0
         self._fresh: list[Event] = []
         self._keys: dict[str, tuple[bytes, int]] = {}
@@ -70,7 +53,7 @@ class StudyTransaction:
         at: int | None = None,
     ) -> Event:
         """Append one event and apply it; if it makes a rule of the guard fire, the alarm follows at once. An event that
-        changes the past raises `NeedsReplay`, and nothing is appended, unless its state is `ready`.
+        changes the past raises `NeedsReplay`, and nothing is appended, unless the state was replayed with it.
 
         `known` is the context of a decision or the sample of an outcome, which then need not be computed again. `at` is
         the event's time, if it was read before: a decision has the time at which no outcome was overdue.
@@ -79,37 +62,20 @@ class StudyTransaction:
         about: dict[str, Any] = {"at": now() if at is None else at, "actor": actor, "reason": reason}
         event = next_event((state.seq, state.hash), self.source.name, kind, body, decision=decision, **about)
         change = change_of(event, body) if EVENT_KINDS[kind].revises else None
-        state = state if change is None else self._replayed(change)
+        if change is not None:
+            self._expect(change)
         self._fresh.append(event)
-        if EVENT_KINDS[kind].revises:  # what folds it reads it from the database
-            self.flush()
-        if change is None:
-            self.state = apply_event(self.source, state, event, body, known=known)
-        else:
-            self.state = reached(update_state(state, event, body), event)
-        if self.ready is not None and self.ready.state is self.state:
-            return event  # further changes follow, which the state has already
-        if self.state.due:
+        self.state = apply_event(self.state, event, body, known=known)
+        if not self.replayed and self.state.due:  # otherwise further changes follow, which the state has already
             self._alarm(self.state.due)
         return event
 
-    def _replayed(self, change: Change) -> State:
-        """The state that was replayed with this change, followed to the end of the log."""
-        ready, self.ready = self.ready, None
-        self.flush()
-        if ready is None or change[1:] not in [each[1:] for each in ready.changes]:
+    def _expect(self, change: Change) -> None:
+        """Go on if the state was replayed with this change."""
+        known = next((each for each in self.replayed if each[1:] == change[1:]), None)
+        if known is None:
             raise NeedsReplay(change)
-        state = ready.state
-        if state is not self.state:
-            state = extend(self.source, state, self.state.seq, ready.changes)
-            if state is None:
-                raise NeedsReplay(change)
-            state.snapshots = placed(state.snapshots, self.state.seq + len(ready.changes))
-            state.next_shot = self.state.next_shot
-            state.replayed += self.state.replayed
-        left = tuple(each for each in ready.changes if each[1:] != change[1:])
-        self.ready = Ready(left, state) if left else None
-        return state
+        self.replayed.remove(known)
 
     def time_of_decision(self) -> int:
         """The present time, for the next decision. An outcome that is overdue raises its alarm first."""
@@ -195,21 +161,18 @@ class StudyTransaction:
         if study_errors.armed:
             study_errors.hit("inserted")
 
-    def follow(self, head: Head, *, replay: bool = True) -> bool:
-        """Apply what other writers appended; False if the log is not the one of this state. `replay` as for
-        `catch_up`.
-        """
+    def follow(self, head: Head) -> bool:
+        """Apply what other writers appended; False if the log is not the one of this state."""
         state = self.state
         if state.seq > head.seq or (state.seq == head.seq and state.hash != head.hash):
             return False
         if state.seq < head.seq:
-            self.state = catch_up(self.source, state, head.seq, replay=replay)
+            self.state = catch_up(self.source, state, head.seq)
         return True
 
     def finish(self) -> None:
         """Send what is left to the database. A snapshot is written if one is due, or after a replay, so that it need
-        not be repeated; of the older ones, one is kept for each doubling of age. Those kept in memory from before them
-        then go: what is in the store need not be in memory too.
+        not be repeated; of the older ones, one is kept for each doubling of age.
         """
         self.flush()
         study, seq, replayed = self.source.study, self.state.seq, self.state.replayed
@@ -222,12 +185,15 @@ class StudyTransaction:
             return
         self.state.replayed = 0
         name = log.write_snapshot(self.connection, study, seq, content)
-        kept = thinned(seq, snapshots, lambda shot: shot, SNAPSHOT_EVENTS)
+        kept = thinned(seq, snapshots, SNAPSHOT_EVENTS)
         log.drop_snapshots(self.connection, study, set(snapshots) - set(kept))
         first = self.event(1)
         if first is not None:
-            self.state.snapshots = [each for each in self.state.snapshots if each.seq > max(kept, default=0)]
-            self.state.next_shot = seq + len(content) // MEMORY_BYTES
             self.append("snapshot", snapshot_body(first, seq, name), actor="store")
             self.flush()
         study_errors.hit("snapshot_written")
+
+
+def thinned(seq: int, shots: list[int], unit: int) -> list[int]:
+    """Of snapshots before `seq`, the latest first, the oldest for each doubling of age, so that it can age further."""
+    return list({((seq - shot) // unit).bit_length(): shot for shot in shots}.values())

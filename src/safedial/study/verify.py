@@ -44,15 +44,14 @@ from safedial.study.log import (
     read_events,
     read_head,
     read_snapshot,
-    revisions,
     snapshot_seqs,
     study_names,
 )
 from safedial.study.operations import VISIT, request_digest, request_of, visit_entry
 from safedial.study.reducer import body_of, decide_next, noted_in, question_of
-from safedial.study.replay_log import Source, apply_event, change_of, first_spec, read_study, replayed, snapshot_body
+from safedial.study.replay_log import Source, apply_event, change_of, first_spec, read_study, replay, snapshot_body
 from safedial.study.snapshot import pack, parts, unpacked
-from safedial.study.state import NEVER, State
+from safedial.study.state import State
 from safedial.study.store import Store
 from safedial.study.study_errors import StoreUnavailable, StudyError
 
@@ -219,13 +218,6 @@ def _entry(event: Event, key: str) -> tuple[str, bytes]:
     return stated, request_digest(request_of(event))
 
 
-def _replays(event: Event) -> bool:
-    """Whether a change of an earlier round needs a replay, so that states must be kept to begin from; read from the
-    text, because the body of an altered event may be no JSON.
-    """
-    return EVENT_KINDS[event.kind].reports or '"after_outcome":true' in str(event.body)
-
-
 class _Check:
     def __init__(self, source: Source, recompute: bool, start: State | None, stop: int | None) -> None:
         self.source, self.recompute, self.stop = source, recompute, stop
@@ -235,7 +227,8 @@ class _Check:
         self.state = start
         self.at = self.clock_back = 0
         self.shot: bytes | None = None
-        self.keeps, self.changed = True, False
+        self.changed = False
+        self.trusted: list[tuple[int, bytes]] = []
         self.clock_back_at: int | None = None
 
     def run(self, marks: dict[int, bytes], progress: Callable[[int], None] | None) -> None:
@@ -248,7 +241,6 @@ class _Check:
         before = read_event(source.connection, source.study, self.seq)
         self.at = before.at if before is not None else 0
         self.shot = stored.get(self.seq)
-        self.keeps = any(_replays(event) for event in revisions(source.connection, source.study, self.seq, upto))
         for event in read_events(source.connection, source.study, self.seq, upto):
             self.link(event)
             if marks and marks.get(event.seq, event.hash) != event.hash:
@@ -325,7 +317,7 @@ class _Check:
         """Replay the log for the changes of the past that were read last."""
         if self.state is not None and self.changed:
             self.changed = False
-            self.state = replayed(self.source, self.state, self.state.seq, trust=False)
+            self.state = replay(self.source, self.state.study, self.state.seq, stored=self.trusted)
 
     def follow(self, event: Event) -> None:
         """Apply the event, after recomputing it if it is a decision or an alarm."""
@@ -338,8 +330,6 @@ class _Check:
             return
         self.settle()
         state = self.state
-        if not self.keeps:
-            state.next_shot = NEVER
         due = state.due_at(event.at) if means.decides or means.stops else state.due
         if due != (body["rule"] if means.stops else ""):
             raise _Bad(event.seq, f"is not the alarm that is due: {due or 'none'}")
@@ -355,7 +345,7 @@ class _Check:
             state.seq, state.hash = event.seq, event.hash
             return
         advice = self.decide_again(state, event, body) if means.decides else None
-        self.state = apply_event(self.source, state, event, body, known=advice, trust=False)
+        self.state = apply_event(state, event, body, known=advice)
 
     def check_snapshot_event(self, state: State, event: Event, body: dict[str, Any]) -> None:
         """A stored snapshot must be the one that the event after it confirms. The digest of one that is no longer
@@ -389,9 +379,11 @@ class _Check:
         if content is None:
             raise _Bad(seq, "has a snapshot that was altered")
         if state is None or content == (own := pack(state)):
+            self.trusted.append((seq, name))
             return
         if seq == self.stop or not self.agreement.on_snapshot(state, own, content):
             raise _Bad(seq, "has a snapshot that is not the state after it")
+        self.trusted.append((seq, name))
 
 
 # --- Verify a study by its name
