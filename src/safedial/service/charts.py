@@ -13,20 +13,7 @@ import numpy as np
 from safedial.model.guarantee import GUARANTEES
 from safedial.rounds.decision import proposal_answer
 from safedial.rounds.outcome import STATUSES
-from safedial.service.timeline import (
-    EXPIRED,
-    KNOWN,
-    NOT_NOTED,
-    OPEN,
-    THROTTLED,
-    VOID,
-    Track,
-    Turn,
-    evidence_at,
-    log_path,
-    over_threshold,
-    unwatched,
-)
+from safedial.service.timeline import KNOWN, NOT_NOTED, OPEN, Track, Turn
 from safedial.study.answer import id_of
 from safedial.study.event import moment
 from safedial.study.export import share_interval, unit_counts, unknown_unit, unknown_visit
@@ -36,18 +23,24 @@ from safedial.study.state import HOUR
 LATEST = 2.5e17
 """In the year 9892, in microseconds."""
 AGES = (("under a minute", 60.0), ("under an hour", 3600.0), ("under a day", 86_400.0), ("under a week", 604_800.0))
+COUNTS = (
+    *("decisions", "outcomes", "violations", "open", "expired", "void", "imported", "evidence", "stop_reason"),
+    *("resumes", "unwatched", "oldest_open", "overdue", "overdue_since", "waits_for", "waiting", "frozen"),
+)
+"""What the page shows of a study's status."""
+
 CURVES = (
     *("round", "seq", "at", "proposed", "advised", "applied", "cost", "cost_max", "violations", "costs"),
-    *("rate", "rate_low", "rate_high", "reward", "expected", "best", "evidence", "evidence_round", "evidence_seq"),
+    *("rate", "rate_low", "rate_high", "reward", "expected", "best", "evidence"),
 )
 
 
 def series(track: Track, points: int) -> dict[str, Any]:
     """Everything on a study's page, with at most `points` points per curve."""
+    status = track.study.status()
     with track.lock:
         rules, guard, began = track.study.spec.rules, track.study.spec.guard, track.study.spec.began
-        known, over = over_threshold(track)
-        path = log_path(track)
+        known, over = track.judged
         return {
             "name": track.study.name,
             "seq": track.seq,
@@ -68,14 +61,14 @@ def series(track: Track, points: int) -> dict[str, Any]:
             "stops_after": guard.max_open_hours,
             "units": dict(rules.features.units or {}) if rules.features else {},
             "alarm_at": 1.0 / guard.alarm_level if rules.policy.counts else 100.0,
-            "counts": counts(track, path),
+            "counts": counts(track, status),
             "interval": list(share_interval(over.sum(), known.sum())),
             "stops": [_turn(stop) for stop in track.stops[-20:]],
             "resumes": [_turn(resume) for resume in track.resumes[-20:]],
             "guaranteed_since": next((moment(one.at) for one in track.amendments if one.seq == began), None),
             "amendments": [_turn(amendment) for amendment in track.amendments[-20:]],
             "ages": ages(track),
-            "curves": curves(track, points, path),
+            "curves": curves(track, points),
         }
 
 
@@ -107,55 +100,16 @@ def _limits(rules: Any) -> dict[str, Any] | None:
     }
 
 
-def counts(track: Track, path: Any = None) -> dict[str, Any]:
-    """The counts of `Study.status`, computed from the columns."""
-    with track.lock:
-        status, start = track.column("status"), track.column("start") > 0
-        known, over = over_threshold(track)
-        _, steps = log_path(track) if path is None else path
-        evidence = float(evidence_at(steps, -1)) if len(steps) else 1.0
-        waiting = track.column("at")[status == OPEN]
-        return {
-            "decisions": track.rows,
-            "outcomes": int(known.sum()),
-            "violations": int(over.sum()),
-            "open": int((status == OPEN).sum()),
-            "expired": int(track.overdue.sum()),
-            "void": int(np.isin(status, (VOID, EXPIRED, THROTTLED)).sum() + track.column("withheld").sum()),
-            "imported": track.imported,
-            "evidence": evidence if track.study.spec.rules.policy.counts else None,
-            "stop_reason": track.stop_reason,
-            "resumes": len(track.resumes),
-            "unwatched": unwatched(track),
-            "oldest_open": moment(int(waiting[0])) if len(waiting) else None,
-            **_overdue(track),
-            **_learning(track),
-            "at_start": (since := int(np.argmin(np.append(start[::-1], False)))),
-            "at_start_since": moment(int(track.value("at", track.rows - since))) if since else None,
-        }
-
-
-def _overdue(track: Track) -> dict[str, Any]:
-    """How many outcomes are overdue, and since when the first of them."""
-    late = np.flatnonzero(track.late())
-    return {"overdue": len(late), "overdue_since": _due_at(track, late[0]) if len(late) else None}
+def counts(track: Track, status: dict[str, Any]) -> dict[str, Any]:
+    """The counts of `Study.status`, and how many of the latest decisions were given the start, since when."""
+    start = track.column("start") > 0
+    since = int(np.argmin(np.append(start[::-1], False)))
+    begun = moment(int(track.value("at", track.rows - since))) if since else None
+    return {name: status[name] for name in COUNTS} | {"at_start": since, "at_start_since": begun}
 
 
 def _turn(turn: Turn) -> dict[str, Any]:
     return {**turn._asdict(), "at": moment(turn.at)}
-
-
-def _learning(track: Track) -> dict[str, Any]:
-    """Which decision the model waits for, how many known rounds wait behind it, and whether learning has ended."""
-    study = track.study.spec
-    learned = np.arange(track.rows) >= track.learned_from
-    lost = (track.column("blocked") > 0) & ~track.overdue & learned
-    if not study.ordered:
-        return {"waits_for": None, "waiting": 0, "frozen": bool(lost.any()) and study.rules.policy.in_order}
-    first = int(np.argmax(np.append((track.has_status(OPEN) | track.overdue) & learned, True)))
-    held = (track.has_status(*KNOWN, THROTTLED, VOID, EXPIRED) & ~track.overdue)[first:].sum()
-    waits = int(track.value("seq", first)) if first < track.rows else None
-    return {"waits_for": waits, "waiting": int(held), "frozen": bool(lost[:first].any())}
 
 
 def ages(track: Track) -> list[dict[str, Any]]:
@@ -168,20 +122,19 @@ def ages(track: Track) -> list[dict[str, Any]]:
     return [{"age": word, "open": number} for word, number in zip(words, found, strict=True)]
 
 
-def curves(track: Track, points: int, path: Any) -> dict[str, Any]:
+def curves(track: Track, points: int) -> dict[str, Any]:
     """Curves over decisions in at most `points` bins: the mean of each bin, and the extremes if they matter."""
     if not track.rows:
         return {**{name: [] for name in CURVES}, "costs": {name: [] for name in track.costs}}
     edges = np.unique(np.linspace(0, track.rows, min(points, track.rows) + 1).astype(int))
     first, last = edges[:-1], edges[1:] - 1
-    known, over = over_threshold(track)
+    known, over = track.judged
     cost, proposal, earned = track.column("cost"), track.column("proposal"), track.has_status(*KNOWN)
     side = -1.0 if track.study.spec.rules.policy.options.get("direction") == "below" else 1.0  # the worst cost
     expected = track.column("estimate") * _reward_intensity(track, "applied_action")
     best = np.maximum(track.column("estimate"), 0.0) * _reward_intensity(track, "safe_action")
     seen, hits = np.cumsum(known)[last], np.cumsum(over)[last]
     ends = [share_interval(*pair) for pair in zip(hits, seen, strict=True)]
-    moved, place, evidence = _evidence(track, points, path)
     return {
         "round": edges[1:].tolist(),
         "seq": track.column("seq")[last].astype(int).tolist(),
@@ -199,24 +152,8 @@ def curves(track: Track, points: int, path: Any) -> dict[str, Any]:
         "reward": plain(np.cumsum(np.where(earned, track.column("reward"), 0.0))[last]),
         "expected": plain(np.cumsum(np.where(earned, expected, 0.0))[last]),
         "best": plain(np.cumsum(np.where(earned, best, 0.0))[last]),
-        "evidence": plain(evidence),
-        "evidence_round": moved.tolist(),
-        "evidence_seq": place.astype(int).tolist(),
+        "evidence": plain(track.column("evidence")[last]),
     }
-
-
-def _evidence(track: Track, points: int, path: Any) -> tuple[Any, Any, Any]:
-    """(number of decisions, number of the event, evidence) over time: from the columns, or as stated in the decisions
-    of a study that watches itself.
-    """
-    if not track.study.spec.rules.policy.counts:
-        stated = track.column("evidence")
-        number = np.flatnonzero(np.isfinite(stated))
-        spots = np.unique(np.linspace(0, len(number) - 1, min(points, len(number))).astype(int))
-        return number[spots] + 1, track.column("seq")[number[spots]], stated[number[spots]]
-    when, steps = path
-    spots = np.unique(np.linspace(0, len(steps) - 1, min(points, len(steps))).astype(int))
-    return np.searchsorted(track.column("seq"), when[spots], side="right"), when[spots], evidence_at(steps, spots)
 
 
 def _means(values: Any, known: Any, first: Any) -> Any:
@@ -234,12 +171,14 @@ def _worst(values: Any, known: Any, first: Any, side: float = 1.0) -> list[float
 
 def _reward_intensity(track: Track, name: str) -> Any:
     """g_r at a setting of each decision; 0 if there is none."""
-    found = []
-    for part in track.phases:
-        rules, setting = part.study.spec.rules, part.column(name)
-        share = np.where(np.isnan(setting), 0.0, (setting - rules.dial.low) / (rules.dial.high - rules.dial.low))
-        found.append(np.asarray(rules.dose.reward.effect(np.clip(share, 0.0, 1.0))))
-    return np.concatenate(found)
+    setting, seq = track.column(name), track.column("seq")
+    found = np.empty(track.rows)
+    for spec in track.study.spec.chain:  # the latest first; each holds for the decisions after it
+        here, dial = seq > spec.since, spec.rules.dial
+        share = np.where(np.isnan(setting[here]), 0.0, (setting[here] - dial.low) / (dial.high - dial.low))
+        found[here] = spec.rules.dose.reward.effect(np.clip(share, 0.0, 1.0))
+        seq = np.where(here, -1.0, seq)
+    return found
 
 
 def plain(values: Any) -> list[float | None]:
@@ -283,7 +222,8 @@ def _due_at(track: Track, row: int) -> str | None:
 def _costs(track: Track, row: int) -> dict[str, Any]:
     """Several costs of a row, by name, None where one is not known."""
     named = track.study.spec.at(int(track.value("seq", row))).rules.spec.costs or ()
-    several = {name: None if math.isnan(each := track.costs[name][row]) else each for name in named}
+    known = {name: track.costs[name][row] for name in named if name in track.costs}
+    several = {name: None if math.isnan(known.get(name, math.nan)) else known[name] for name in named}
     return {"cost": several if any(value is not None for value in several.values()) else None} if several else {}
 
 
@@ -351,7 +291,7 @@ def _of_unit(track: Track, unit: str) -> list[int]:
 def units_page(track: Track, after: int, limit: int, search: str = "") -> dict[str, Any]:
     """Units with their counts, in the order of their first decisions; those whose labels contain `search`."""
     with track.lock:
-        known, over = over_threshold(track)
+        known, over = track.judged
         fits = (item for item in track.units.items() if search.lower() in item[0].lower())
         some = list(itertools.islice(fits, after, after + limit + 1))
         rows = [{"unit": unit, **_counts(rows, known, over)} for unit, rows in some[:limit]]
@@ -362,7 +302,7 @@ def unit_page(track: Track, unit: str) -> dict[str, Any]:
     """One unit: its counts and its course."""
     with track.lock:
         rows = _of_unit(track, unit)
-        told = {"unit": unit, **_counts(rows, *over_threshold(track))}
+        told = {"unit": unit, **_counts(rows, *track.judged)}
         told["course"] = [shown_row(track, row) for row in rows[-LONGEST_COURSE:]]
     return told
 

@@ -23,7 +23,7 @@ from safedial.rounds.decision import LIMITS
 from safedial.service import schemas
 from safedial.service.access import Caller
 from safedial.service.app_state import Service
-from safedial.service.charts import Wanted, counts, rows_page, series, unit_page, units_page
+from safedial.service.charts import Wanted, rows_page, series, unit_page, units_page
 from safedial.service.problem import PRIVATE, Problem, Reply, answer, answer_error, read_body, read_headers, read_query
 from safedial.study.answer import NAME, Receipt
 from safedial.study.event import Event, orjson
@@ -363,17 +363,7 @@ async def over_time(call: Call) -> Response:
 
 def draw(track: Any, points: int) -> bytes:
     """The page's content, shared by concurrent requests."""
-    content = series(track, points)
-    # Which phase a resume restarted is not in the columns.
-    if content["counts"]["evidence"] is None or track.amendments:
-        content["counts"]["evidence"] = track.study.status()["evidence"]
-    return orjson.dumps(content)
-
-
-def counted(track: Any) -> dict[str, Any]:
-    """A study's counts for its metrics, with the evidence that its page shows."""
-    found = counts(track)
-    return {**found, "evidence": track.study.status()["evidence"]} if track.amendments else found
+    return orjson.dumps(series(track, points))
 
 
 @route("GET", "/v1/studies/{name}/decisions", gives=schemas.Rows, query=schemas.RowsQuery)
@@ -422,12 +412,11 @@ async def metrics(call: Call) -> Response:
     seen = {}
     for row in await call.service.seen_by(call.caller):
         try:
-            track = await call.service.track(row["name"], LOOK_SECONDS)
+            study = await call.service.study(row["name"])
+            seen[row["name"]] = await asyncio.to_thread(study.status)
         except StoreUnavailable:
             raise
         except StudyError:  # it cannot be read; the others can
             continue
-        if track.complete:
-            seen[row["name"]] = await asyncio.to_thread(counted, track)
     content = call.service.metrics.text(seen)
     return Response(content, headers=PRIVATE, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -129,7 +129,7 @@ KEPT = (
 )
 RECORDED = (
     *("model_seq", "open", "void", "imported", "limiter", "version", "resumed"),
-    *("frozen", "unwatched", "corrected_violations"),
+    *("frozen", "evidence", "violations", "unwatched", "corrected_violations"),
 )
 """What a certificate takes from a decision's event as it stands there."""
 AMENDED = ("seq", "from_round", "at", "changed", "keep_learning", "begins_phase")

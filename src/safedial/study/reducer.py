@@ -56,6 +56,8 @@ def body_of(decision: Decision, raw: list[float], state: State, noted: Noted) ->
         **_given(decision, state, noted),
         "frozen": state.frozen,
         "resumed": list(state.resumes),
+        "evidence": state.watch.evidence,
+        "violations": state.total("violations"),
         "unwatched": state.total("unwatched"),
         "corrected_violations": state.total("corrected_violations"),
         **{name: getattr(decision, name) for name in DECIDED},
@@ -83,14 +85,12 @@ def _numbers(decision: Decision, state: State) -> dict[str, Any]:
 
 
 def _given(decision: Decision, state: State, noted: Noted) -> dict[str, Any]:
-    """What stands in a body only where there is any; `evidence` is that of a policy with evidence of its own."""
+    """What stands in a body only where there is any."""
     facts = {name: value for name, value in noted._asdict().items() if value is not None}
     if state.amendments:
         facts["amended"] = list(state.amendments)
     if decision.extrapolated:
         facts["extrapolated"] = list(decision.extrapolated)
-    if not state.watch.counts:
-        facts["evidence"] = state.watch.evidence
     return facts
 
 

@@ -122,7 +122,7 @@ const drawHealth = () => {
   const most = 4 * risk + 2 * (counts.outcomes ? counts.violations / counts.outcomes : 0);
   drawChart(at("chart-rate"), { ...base, title: `Share of outcomes ${over}`, value: "share", floor: 0, band: { low: curves.rate_low, high: curves.rate_high.map((high) => Math.min(high, most)) },
     rules: [{ y: risk, label: atMost(told), colour: "var(--bad)" }], lines: [{ label: `share ${over}`, y: curves.rate, colour: "var(--advised)" }] });
-  drawChart(at("chart-evidence"), { title: capital(against()), x: curves.evidence_seq, axis: AXIS, value: "evidence, 1 at the start", where: (n) => `decision ${curves.evidence_seq[n]}`, log: true, least: 0.01,
+  drawChart(at("chart-evidence"), { title: capital(against()), x: curves.seq, axis: AXIS, value: "evidence, 1 at the start", where: (n) => `decision ${curves.seq[n]}`, log: true, least: 0.01,
     none: counts.decisions ? `${shortNumber(counts.evidence)} now; this study keeps no record of its course` : "nothing yet",
     rules: [{ y: told.alarm_at, label: "stops the study", colour: "var(--bad)" }], lines: [{ label: "evidence", y: curves.evidence, colour: "var(--advised)" }] });
   at("expects").hidden = !some({ y: curves.expected });
