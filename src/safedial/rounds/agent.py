@@ -22,9 +22,10 @@ from safedial.model.namespace import Array
 from safedial.model.noise_scale import NoiseScale
 from safedial.model.spec import SafetySpec
 from safedial.policies import Policy
-from safedial.rounds.decision import Decision, intensity_of
-from safedial.rounds.learning import Advice, Learning
-from safedial.rounds.outcome import Asked, Outcome, Round, Sample, check_past, lost, normalise
+from safedial.rounds.decision import Decision
+from safedial.rounds.learning import Advice
+from safedial.rounds.outcome import Asked, Outcome, Sample, check_past, normalise
+from safedial.rounds.rounds import Rounds
 from safedial.rounds.rules import Rules, own_values, saved_policy, with_own_functions
 from safedial.rounds.validation import (
     check_decision,
@@ -38,7 +39,6 @@ from safedial.rounds.validation import (
     read_question,
     read_questions,
 )
-from safedial.rounds.watch import COUNTS, FLAGS, Watch
 from safedial.version import __version__
 
 OPEN_LIMIT = 100_000
@@ -102,8 +102,8 @@ class Agent:
     def __repr__(self) -> str:
         rules = self._rules
         return (
-            f"Agent(dim={rules.dim}, policy={rules.policy.name}, decisions={self._decisions}, "
-            f"informative_rounds={self._learning.samples}, alarmed={self.alarmed})"
+            f"Agent(dim={rules.dim}, policy={rules.policy.name}, decisions={self.decisions}, "
+            f"informative_rounds={self.informative_rounds}, alarmed={self.alarmed})"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -133,27 +133,27 @@ class Agent:
     @property
     def reward_coef(self) -> Array:
         """θ̂, computed from the maintained inverse."""
-        return self._learning.coef("reward")
+        return self._rounds.learning.coef("reward")
 
     @property
     def cost_coef(self) -> Array:
         """μ̂; with several costs one row for each, in their order."""
-        return self._learning.coef("cost")
+        return self._rounds.learning.coef("cost")
 
     @property
     def violations(self) -> int:
         """How many outcomes of rounds with a guarantee exceeded the threshold, at the advised setting."""
-        return int(self._watch.monitor.violations)
+        return int(self._rounds.watch.monitor.violations)
 
     @property
     def decisions(self) -> int:
         """The number of decisions."""
-        return self._decisions
+        return self._rounds.rounds
 
     @property
     def informative_rounds(self) -> int:
         """The number of outcomes learned from."""
-        return self._learning.samples
+        return self._rounds.learning.samples
 
     @property
     def evidence(self) -> float:
@@ -163,8 +163,7 @@ class Agent:
         For a policy that watches its own assumptions: against exchangeable rounds (in a bracket), or Gaussian noise; if
         they are, or it is, P(it reaches 100) ≤ 0.01.
         """
-        self._expect()
-        return self._watch.evidence
+        return self._rounds.watch.evidence
 
     @property
     def noise_evidence(self) -> float:
@@ -172,13 +171,12 @@ class Agent:
 
         Only policies with a linear estimate and a radius collect it. With k costs the limit is 100(k + 1), not 200.
         """
-        self._expect()
-        return self._watch.noise_evidence
+        return self._rounds.watch.noise_evidence
 
     @property
     def frozen(self) -> bool:
         """Whether learning has ended because a dose was withheld for a reason that may be related to its outcome."""
-        return self._frozen
+        return self._rounds.learning.frozen
 
     @property
     def alarmed(self) -> bool:
@@ -204,13 +202,12 @@ class Agent:
                 gives no exact guarantee again, except `guarantee="anytime"`, which allows any reason.
         """
         check_forgetting(forget, unrelated)
+        rounds = self._rounds
         if forget:
-            self._learning.forget(unrelated=unrelated)
-            self._open.clear()
-            self._expected = self._decisions
-        self._learning.restart_evidence()
-        self._expect()
-        self._watch.resumed("noise_broken" if self._stop_reason == "noise_broken" else "alarm", self._decisions)
+            rounds.learning.forget(unrelated=unrelated)
+            rounds.open.clear()
+        rounds.learning.restart_evidence()
+        rounds.watch.resumed("noise_broken" if self._stop_reason == "noise_broken" else "alarm", rounds.rounds)
         self._stop_reason = ""
         self._notice()
 
@@ -293,7 +290,7 @@ class Agent:
         require(unrelated is UNSAID or isinstance(unrelated, bool), "unrelated", unrelated, "must be True or False")
         gone = unrelated is not UNSAID and action is None and reward is None and cost is None
         if isinstance(context, Decision):
-            check_decision(self._rules, self._open, context)
+            check_decision(self._rules, self._rounds.open, context)
             require(round is None, "round", round, "is known to the decision", "leave it out")
             vector, norm = read_context(self._rules, context.context, raw=False)
             applied = context.action if action is None else action
@@ -302,11 +299,18 @@ class Agent:
         else:
             vector, norm = read_context(self._rules, context)
             number = self._number_of(vector, round)
-            known = self._open[number].baseline_cost if number else 0.0
+            known = self._rounds.open[number].baseline_cost if number else 0.0
             applied, baseline = action, known if baseline_cost is UNSAID else baseline_cost
         require(number or not gone, "round", round, "is not open, so it has no outcome to lose")
-        sample = (lost if gone else normalise)(self._rules, Outcome(applied, reward, cost, baseline), vector)
-        self._learn(vector, norm, sample, number, unrelated=unrelated is True)
+        if gone:
+            self._rounds.gone(number, unrelated=unrelated is True)
+            self._notice()
+            return
+        outcome = Outcome(applied, reward, cost, baseline)
+        sample = normalise(self._rules, outcome, vector)
+        if not number:
+            check_past(self._rules, sample)
+        self._learn(number, vector, norm, outcome, unrelated=unrelated is True, sample=sample)
 
     def update_many(
         self,
@@ -328,11 +332,11 @@ class Agent:
             in_row(row, normalise, self._rules, outcome, vector)
             for row, (outcome, (vector, _)) in enumerate(zip(outcomes, vectors, strict=True))
         ]
-        numbers = [*self._open, *[0] * len(vectors)][: len(vectors)]
+        numbers = [*self._rounds.open, *[0] * len(vectors)][: len(vectors)]
         for row, ((vector, _), sample, number) in enumerate(zip(vectors, samples, numbers, strict=True)):
             in_row(row, self._check_open, vector, number, sample)
-        for vector, sample, number in zip(vectors, samples, numbers, strict=True):
-            self._learn(*vector, sample, number, unrelated=False)
+        for vector, outcome, sample, number in zip(vectors, outcomes, samples, numbers, strict=True):
+            self._learn(number, *vector, outcome, sample=sample)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the agent to a file; `Agent.load` reads one that decides the same, bit for bit."""
@@ -370,12 +374,7 @@ class Agent:
         """Start with nothing learned and nothing decided."""
         whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
         require(whole and seed >= 0, "seed", seed, "must be a whole number >= 0")
-        self._rules = rules
-        self._learning = Learning(rules)
-        self._watch, self._stop_reason = Watch(rules, self._learning), ""
-        self._open: dict[int, Round] = {}
-        self._decisions = self._expected = 0
-        self._frozen = False
+        self._rules, self._rounds, self._stop_reason = rules, Rounds(rules, awaits_all=True), ""
         self._seed, self._rng = int(seed), np.random.default_rng(int(seed))
 
     def _decide(self, asked: list[Asked]) -> list[Decision]:
@@ -390,110 +389,69 @@ class Agent:
     def _advise(self, asked: Asked, *, begin: bool = True, preview: bool = False) -> tuple[Decision, Advice]:
         drawn = self._rules.policy.randomised and not preview
         given = {"coin": self._rng.random() if drawn else 0.5, "stop_reason": self._stop_reason}
-        number = self._decisions + 1
-        made = self._learning.advise(self._rules, asked, number=number, begin=begin, preview=preview, **given)
-        if not (preview or self._watch.counts):
+        made = self._rounds.advise(asked, begin=begin, preview=preview, **given)
+        if not preview:
             self._notice()
         return made
 
     def _decided(self, asked: Asked, decision: Decision, advice: Advice) -> None:
         """Open a decided round."""
-        learning, number = self._learning, decision.round
-        self._decisions = number
-        learning.count_start(decision.guarantee)
-        watched = decision.certified and decision.intensity > 0.0 and self._watch.counts
-        place = learning.open(advice, decision)
-        self._open[number] = Round(number, place, decision.action, asked.baseline_cost, watched)
-        if len(self._open) > OPEN_LIMIT:
-            self._expect()
-            del self._open[next(iter(self._open))]
+        rounds = self._rounds
+        rounds.decided(decision.round, asked, decision, advice)
+        if len(rounds.open) > OPEN_LIMIT:
+            del rounds.open[next(iter(rounds.open))]
 
     def _notice(self) -> None:
         """Stop if the watch or the policy's own evidence has reached its limit."""
-        if not self._watch.counts:
-            self._watch.notice()
-        if not self._stop_reason and (self._watch.crossed or self._watch.noisy):
-            self._stop_reason = self._watch.due
-
-    def _expect(self) -> None:
-        """Let the watch count the decisions since the last call. `decide` leaves this undone to be fast."""
-        for number in range(self._expected + 1, self._decisions + 1):
-            round_ = self._open[number]
-            if round_.watched or self._gives(round_):
-                self._open[number] = self._watch.guaranteed(round_)
-        self._expected = self._decisions
-
-    def _gives(self, round_: Round) -> bool:
-        return intensity_of(self._rules, round_.action) > 0.0
+        watch = self._rounds.watch
+        watch.notice()
+        if not self._stop_reason and (watch.crossed or watch.noisy):
+            self._stop_reason = watch.due
 
     def _number_of(self, vector: Array, round: int | None) -> int:
         """The open round of an outcome that is reported by its context; 0 for history."""
+        waiting = self._rounds.open
         if round is not None:
-            require(round in self._open, "round", round, "is not open: unknown, reported already, or too old")
-        number = next(iter(self._open), 0) if round is None else int(round)
+            require(round in waiting, "round", round, "is not open: unknown, reported already, or too old")
+        number = next(iter(waiting), 0) if round is None else int(round)
         self._check_open(vector, number)
         return number
 
     def _check_open(self, vector: Array, number: int, sample: Sample | None = None) -> None:
-        round_ = self._open.get(number)
-        self._learning.check_report(vector, number, round_.place if round_ else None, self._decisions)
+        round_ = self._rounds.open.get(number)
+        self._rounds.learning.check_report(vector, number, round_.place if round_ else None, self.decisions)
         if sample is not None and not number:
             check_past(self._rules, sample)
 
-    def _learn(self, vector: Array, norm: float, sample: Sample, number: int, *, unrelated: bool | None = None) -> None:
-        """Watch the outcome of round `number` (0: history), and learn from it.
-
-        `unrelated` says whether the reason for a withheld dose, or a lost outcome, has nothing to do with the outcome;
-        None: not stated.
-        """
-        if not number:
-            check_past(self._rules, sample)
-        self._expect()
-        learning, round_ = self._learning, self._open.pop(number, None)
-        nothing = round_ is not None and (sample.intensity == 0.0 or sample.unknown)
-        if round_ is not None:
-            gives = round_.watched or self._gives(round_)
-            if not self._watch.counts:
-                self._watch.count(round_, sample)
-            elif gives:
-                self._watch.reported(round_, sample, vector, norm)
-            policy, withheld = self._rules.policy, gives and nothing and unrelated is False
-            self._frozen = self._frozen or (withheld and policy.in_order and policy.learns)
-        if round_ is not None and nothing and unrelated and round_.place is not None:
-            learning.leave_out(round_.place)
-        elif not self._frozen:
-            learning.learn(vector, norm, sample, round_.place if round_ else None)
+    def _learn(self, number: int, vector: Array, norm: float, outcome: Outcome, **known: Any) -> None:
+        """Watch the outcome of round `number` (0: history), and learn from it."""
+        if number:
+            self._rounds.told(number, outcome, **known)
+        else:
+            self._rounds.learn_past(outcome, vector, norm)
         self._notice()
 
 
 def dump(agent: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """(header, arrays) of an agent; `Agent.load` reads them, bit for bit."""
+    rounds, arrays = agent._rounds.packed()
     header = {
         "safedial_version": __version__,
         **agent._rules.to_dict(),
         "own": own_values(agent._rules),
-        "decisions": agent._decisions,
-        "expected": agent._expected,
-        "frozen": agent._frozen,
-        "stopped": agent._stop_reason,
-        "watch": {name: getattr(agent._watch, name) for name in (*FLAGS, *COUNTS)},
-        "open": [round_[:5] for round_ in agent._open.values()],
+        "rounds": rounds,
+        "stop_reason": agent._stop_reason,
         "seed": agent._seed,
         "coin": agent._rng.bit_generator.state,
     }
-    return header, {**agent._learning.state(), "monitor": agent._watch.packed()}
+    return header, arrays
 
 
 def restored(kind: Any, rules: Rules, header: dict[str, Any], arrays: dict[str, Any]) -> Any:
     """An agent of class `kind` with its rules and everything that it learned, counted and watched."""
     agent = kind.__new__(kind)
     agent._start(rules, header["seed"])
-    agent._learning.restore(arrays)
-    agent._decisions = header["decisions"]
-    agent._open = {saved[0]: Round(*saved) for saved in header["open"]}
-    agent._expected, agent._frozen, agent._stop_reason = header["expected"], header["frozen"], header["stopped"]
+    agent._rounds.restore(header["rounds"], arrays)
+    agent._stop_reason = header["stop_reason"]
     agent._rng.bit_generator.state = header["coin"]
-    agent._watch.unpack(arrays["monitor"])
-    for name, value in header["watch"].items():
-        setattr(agent._watch, name, value)
     return agent

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ from safedial.policies import table
 from safedial.policies.policy import KNOWN, LEFT_OUT, LOST, THROTTLED, Asked, Bound, Policy, Told
 from safedial.rounds.decision import Decision, decide
 from safedial.rounds.outcome import Asked as Question
-from safedial.rounds.outcome import Sample, check_reported
+from safedial.rounds.outcome import Round, Sample, check_reported, joined
 from safedial.rounds.rules import Rules
 
 Residuals = tuple[float, float, float, float, float]
@@ -47,6 +48,10 @@ class Learning:
         samples: how many outcomes were learned from.
         starts: how many decisions got the start, where that is shown: where counted violations are no evidence.
         opened: how many rounds were opened; the place of the next one.
+        queue: the keys of the rounds that have not been passed, where outcomes are learned in order.
+        held: the rounds of these that have ended, each with its sample (None: there is none), and whether it is lost.
+        frozen: whether learning has ended, because a round was lost.
+        named: the name of each decided round, for a policy whose numbers name rounds.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -54,6 +59,10 @@ class Learning:
         self.policy: Policy = rules.policy
         self.samples = self.opened = 0
         self.starts = None if self.policy.counts or not self.policy.counts_starts else 0
+        self.queue: deque[int] = deque()
+        self.held: dict[int, tuple[Round, Sample | None, bool]] = {}
+        self.frozen = False
+        self.named: list[str] = []
         self._state = self.policy.init()
         self._prepares = type(self.policy).begin is not Policy.begin
         self._opens = type(self.policy).open is not Policy.open
@@ -133,6 +142,8 @@ class Learning:
 
     def learn(self, context: Array, norm: float, sample: Sample, place: int | None) -> None:
         """Learn from the outcome of the round at `place`; None: a round from before the first decision."""
+        if self.frozen:
+            return
         if place is None:
             place = self._open(Asked(context, norm, 0), None, sample.applied) if self._opens else 0
         if place < 0:  # the round was forgotten
@@ -140,6 +151,14 @@ class Learning:
         fate = LOST if sample.unknown else KNOWN
         self.samples += not sample.unknown and (sample.weight > 0.0 or self.policy.zero_tells)
         self._tell(place, told_of(fate, sample, context, norm))
+
+    def advance(self) -> None:
+        """Learn in order from the rounds whose turn has come. A round that was lost ends learning."""
+        while self.queue and self.queue[0] in self.held:
+            round_, sample, lost = self.held.pop(self.queue.popleft())
+            if sample is not None:
+                self.learn(round_.context, round_.norm, sample, round_.place)
+            self.frozen = self.frozen or lost
 
     def throttled(self, context: Array, sample: Sample, place: int) -> None:
         """The setting of the round at `place` was lowered because of its outcome: its cost is evidence, no lesson."""
@@ -262,25 +281,85 @@ class Learning:
 
     def state(self) -> dict[str, Any]:
         """The arrays to save."""
-        places = sorted(self._contexts)
+        dim, places = self.policy.task.dim, sorted(self._contexts)
         rows = [self._contexts[place] for place in places]
+        named = [name.split(".") for name in self.named]
+        samples = [sample for _, sample, _ in self.held.values()]
         return {
             **{f"policy.{name}": value for name, value in table.pack(self._state).items()},
-            "counts": np.array([self.samples, self.opened, -1 if self.starts is None else self.starts]),
+            "counts": np.array([self.samples, self.opened, -1 if self.starts is None else self.starts, self.frozen]),
             "epoch": np.array([self.policy.task.epoch, self.policy.task.exact]),
             "open.places": np.array(places, dtype=np.int64),
-            "open.contexts": np.array(rows, dtype=np.float64).reshape(len(places), self.policy.task.dim),
+            "open.contexts": np.array(rows, dtype=np.float64).reshape(len(places), dim),
+            "queue": np.array(self.queue, dtype=np.int64),
+            **pack_rounds("held", {key: round_ for key, (round_, _, _) in self.held.items()}, dim),
+            "held.fates": np.array([(each is None, lost) for _, each, lost in self.held.values()], bool).reshape(-1, 2),
+            "held.samples": _flat(self.rules, samples),
+            "named.seqs": np.array([int(seq) for seq, _ in named], dtype=np.int64),
+            "named.tags": np.array([tag for _, tag in named], dtype="S8"),
         }
 
-    def restore(self, arrays: dict[str, Any]) -> None:
+    def restore(self, arrays: Mapping[str, Any]) -> None:
         """Restore, bit for bit, what `state` gave."""
         epoch, exact = (int(value) for value in arrays["epoch"])
         self._begin_epoch(epoch, exact=bool(exact))
         packed = {name.removeprefix("policy."): value for name, value in arrays.items() if name.startswith("policy.")}
         self._state = table.unpack(self.policy.init(), packed)
-        self.samples, self.opened, starts = (int(value) for value in arrays["counts"])
-        self.starts = None if starts < 0 else starts
+        self.samples, self.opened, starts, frozen = (int(value) for value in arrays["counts"])
+        self.starts, self.frozen = None if starts < 0 else starts, bool(frozen)
         self._contexts = dict(zip(arrays["open.places"].tolist(), arrays["open.contexts"].copy(), strict=True))
+        self.queue = deque(arrays["queue"].tolist())
+        held = unpack_rounds("held", arrays).items(), arrays["held.fates"].tolist(), arrays["held.samples"].tolist()
+        self.held = {
+            key: (round_, None if gone else _sample(self.rules, row), lost)
+            for (key, round_), (gone, lost), row in zip(*held, strict=True)
+        }
+        named = zip(arrays["named.seqs"].tolist(), arrays["named.tags"].tolist(), strict=True)
+        self.named = [f"{seq}.{tag.decode()}" for seq, tag in named]
+
+
+# --- Rounds and samples as arrays, made field by field: many may wait
+
+WIDTH = len(Sample._fields)
+
+
+def pack_rounds(name: str, rounds: Mapping[int, Round], dim: int) -> dict[str, Any]:
+    """Rounds by key as arrays."""
+    fields: Any = zip(*rounds.values(), strict=True) if rounds else [()] * len(Round._fields)
+    parts: Any = Round(*fields)
+    numbers = [list(rounds), parts.number, parts.watched, parts.place, parts.given, parts.at]
+    return {
+        f"{name}.numbers": np.array(numbers, dtype=np.int64).T,
+        f"{name}.values": np.array([parts.action, parts.baseline_cost, parts.norm], dtype=np.float64).T,
+        f"{name}.contexts": np.concatenate([np.empty(0), *parts.context]).reshape(-1, dim),
+        f"{name}.tags": np.array(parts.tag, dtype="S8"),
+    }
+
+
+def unpack_rounds(name: str, arrays: Mapping[str, Any]) -> dict[int, Round]:
+    """The inverse of `pack_rounds`."""
+    numbers, values, contexts, tags = (arrays[f"{name}.{part}"] for part in ("numbers", "values", "contexts", "tags"))
+    rows = zip(numbers.tolist(), values.tolist(), contexts.copy(), tags.tolist(), strict=True)
+    return {
+        key: Round(number, place, action, baseline, bool(watched), vector, norm, at, tag.decode(), bool(given))
+        for (key, number, watched, place, given, at), (action, baseline, norm), vector, tag in rows
+    }
+
+
+def _flat(rules: Rules, samples: list[Sample | None]) -> Array:
+    """A row for each sample; those of several costs, which are known where a sample is held, side by side."""
+    width = WIDTH * len(rules.parts or (1,))
+    rows: list[Any] = [sample or (0.0,) * width for sample in samples]
+    if rules.parts is not None:
+        rows = [np.ravel(list(sample.cost.values())) if isinstance(sample, Sample) else sample for sample in rows]
+    return np.array(rows, dtype=np.float64).reshape(-1, width)
+
+
+def _sample(rules: Rules, row: list[float]) -> Sample:
+    """The inverse of `_flat` for one row."""
+    if rules.parts is None:
+        return Sample(*row)
+    return joined({name: Sample(*row[WIDTH * at : WIDTH * (at + 1)]) for at, name in enumerate(rules.parts)})
 
 
 def told_of(fate: int, sample: Sample, context: Any, norm: float) -> Told:

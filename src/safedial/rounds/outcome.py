@@ -60,7 +60,7 @@ class Round(NamedTuple):
 
     `place` is its place in the policy's state; `watched` says whether the monitor counts it. A save file keeps the
     first five fields. A study also keeps the context, its norm, the time of the decision and the first hexadecimal
-    digits of its event's hash (`tag`).
+    digits of its event's hash (`tag`). `given`: the advice has an effect.
     """
 
     number: int
@@ -72,6 +72,7 @@ class Round(NamedTuple):
     norm: float = 0.0
     at: int = 0
     tag: str = ""
+    given: bool = True
 
 
 # --- What is learned from an outcome

@@ -71,9 +71,9 @@ def thresholds_in_one_batch_equal_thresholds_one_by_one(policy: Policy, factory:
 def zero_intensity_leaves_the_state_as_it_was(policy: Policy, factory: Any) -> None:
     agent = _agent(policy)
     agent.update([0.1, 0.2, 0.3], 0.5, 0.2, 0.1)
-    before = {key: value.copy() for key, value in agent._learning.state().items()}
+    before = {key: value.copy() for key, value in agent._rounds.learning.state().items()}
     agent.update([0.3, 0.2, 0.3], 0.0, 0.0, 0.0)
-    for key, value in agent._learning.state().items():
+    for key, value in agent._rounds.learning.state().items():
         same = np.array_equal(value, before[key]) or key == "counts"  # how many rounds there were
         assert same, f"{key} changed"
 

@@ -17,11 +17,11 @@ from safedial.model.namespace import Array
 from safedial.policies.estimates import dnrm2
 from safedial.rounds.decision import Decision, Found
 from safedial.rounds.learning import Advice
-from safedial.rounds.outcome import Asked, Outcome, Round, Sample, is_over, normalise
+from safedial.rounds.outcome import Asked, Outcome, Sample
 from safedial.rounds.rules import Rules
 from safedial.study.amendment import amended_state
-from safedial.study.event import EVENT_KINDS, Event, Kind, waits
-from safedial.study.state import Body, State, sample_of, takes_back, watched_sample
+from safedial.study.event import EVENT_KINDS, Event
+from safedial.study.state import Body, State, outcome_of, takes_back
 from safedial.study.study_spec import with_limits
 from safedial.version import __version__
 
@@ -54,7 +54,7 @@ def body_of(decision: Decision, raw: list[float], state: State, noted: Noted) ->
     """Plain values; an infinite bound (nothing is known yet) is null. `state` is the state before the decision."""
     return {
         **_given(decision, state, noted),
-        "frozen": state.frozen,
+        "frozen": state.learning.frozen,
         "resumed": list(state.resumes),
         "evidence": state.watch.evidence,
         "violations": state.total("violations"),
@@ -78,9 +78,9 @@ NAMED = 100
 
 def _numbers(decision: Decision, state: State) -> dict[str, Any]:
     """The numbers behind a decision; rounds that they name by number are named by their ids, less the study's name."""
-    if not state.study.rules.policy.names_rounds:
+    if not state.rules.policy.names_rounds:
         return decision.numbers
-    named = [state.named[number - 1] for number in decision.numbers["exceeding"][-NAMED:]]
+    named = [state.learning.named[number - 1] for number in decision.numbers["exceeding"][-NAMED:]]
     return decision.numbers | {"exceeding": named}
 
 
@@ -128,14 +128,13 @@ def decide_next(state: State, asked: Asked, raw: list[float], *, recorded: Any =
 
     `raw` is the context as given; `recorded` are numbers to use instead of the state's own.
     """
-    study, features = state.study, state.study.rules.features
+    features, guard = state.rules.features, state.study.guard
     if features is not None and features.ranges:
         asked = asked._replace(extrapolated=features.outside(raw))
-    coin = coin_after(state.hash) if study.rules.policy.randomised else 0.5
-    given = {"coin": coin, "stop_reason": state.stop_reason, "recorded": recorded}
-    decision, advice = state.learning.advise(study.rules, asked, number=state.rounds + 1, **given)
-    if not study.guard.lowers_nothing:
-        decision = with_limits(study.guard, decision, raw, state.last_action)
+    coin = coin_after(state.hash) if state.rules.policy.randomised else 0.5
+    decision, advice = state.advise(asked, coin=coin, stop_reason=state.stop_reason, recorded=recorded)
+    if not guard.lowers_nothing:
+        decision = with_limits(guard, decision, raw, state.last_action)
     return decision, advice
 
 
@@ -163,14 +162,9 @@ def update_state(
             _, known = decide_next(state, asked, body["context"])
         _decided(state, event, body, asked, known)
     elif means.reports and not means.revises:
-        fix = fixes.get(decision)
-        told = body if fix is None else {**body, **fix}
-        if fix is not None:
-            round_ = phase.open.get(decision) or phase.expired.get(decision)
-            phase.corrected_violations += takes_back(phase, round_, body, told)
-        _outcome(phase, decision, told, known)
+        _reported(phase, event, body, fixes.get(decision), known)
     elif means.loses:
-        _gone(phase, decision, means, body)
+        phase.gone(decision, unrelated=body["unrelated"], final=means.final)
     elif means.imports:
         _imported(state, body)
     elif means.stops:
@@ -185,7 +179,7 @@ def update_state(
 
 def context_of(state: State, raw: list[float]) -> Array:
     """The context of a stored round, from its raw values."""
-    features = state.study.rules.features
+    features = state.rules.features
     values = np.array(raw, dtype=np.float64)
     return values if features is None else features.transform(values)
 
@@ -197,170 +191,33 @@ def question_of(state: State, body: Body) -> Asked:
 
 
 def _decided(state: State, event: Event, body: Body, asked: Asked, advice: Advice | None) -> None:
-    learning, policy = state.learning, state.study.rules.policy
-    place = learning.open(advice, decision_of(state.study.rules, body, asked.vector))
-    if policy.names_rounds:
-        state.named.append(f"{event.seq}.{event.hash[:TAG].hex()}")
-    state.rounds += 1
+    tag = event.hash[:TAG].hex()
+    state.decided(event.seq, asked, decision_of(state.rules, body, asked.vector), advice, at=event.at, tag=tag)
     state.new_decisions += 1
-    state.broken = state.broken or body["fallback_reason"] == "assumption_broken"
-    learning.count_start(body["guarantee"])
-    if body["intensity"] == 0.0 and body["limiter"] in ("mask", "cap"):
-        learning.leave_out(place)
-    elif body["intensity"] == 0.0 and not policy.zero_tells:
-        learning.lose(place, body["baseline_cost"])
-    if waits(body, policy.zero_tells):
-        round_ = round_of(body, asked, place)._replace(at=event.at, tag=event.hash[:TAG].hex())
-        state.open[event.seq] = state.watch.guaranteed(round_)
-        if state.study.ordered:
-            state.queue.append(event.seq)
-    state.watch.notice()
+    if state.rules.policy.names_rounds:
+        state.learning.named.append(f"{event.seq}.{tag}")
 
 
-def round_of(body: Body, asked: Asked, place: Any = None) -> Round:
-    """The round of a decision's event; `watched`: it claims something."""
-    watched = not body["fallback_reason"] and GUARANTEES[body["guarantee"]].claimed
-    return Round(body["round"], place, body["action"], body["baseline_cost"], watched, asked.vector, asked.norm)
-
-
-def _outcome(state: State, decision: int, body: Body, known: Sample | None) -> None:
-    """Learn from an outcome, now or when the earlier rounds are known. A round without a dose is known already."""
-    round_ = state.open.pop(decision, None) or _found_again(state, decision)
+def _reported(phase: State, event: Event, body: Body, fix: Mapping[str, Any] | None, sample: Sample | None) -> None:
+    """An outcome, with the values that replace it where it was corrected or voided later."""
+    told = body if fix is None else {**body, **fix}
+    round_ = phase.open.get(event.decision) or phase.expired.get(event.decision)
+    if fix is not None:
+        phase.corrected_violations += takes_back(phase, round_, body, told)
     if round_ is None:
         return
-    if "gone" in body:
-        seen = _voided(state, decision, round_, body)
-        _lose(state, decision, round_, skip=body["gone"] == "skip", counted=seen)
+    outcome = outcome_of(round_, told)
+    if "gone" in told:
+        phase.voided(event.decision, outcome, unrelated=told["gone"] == "skip")
         return
-    if body.get("throttled"):
-        _throttled(state, decision, round_, body)
-        _lose(state, decision, round_, skip=False, counted=True)
-        return
-    sample = sample_of(state, round_, body) if known is None else known
-    _count(state, decision, sample)
-    unrelated = bool(body.get("unrelated"))
-    nothing = sample.weight <= 0.0 or sample.unknown
-    dropped = nothing and (unrelated or not state.study.rules.policy.zero_tells)
-    state.watch.reported(round_, sample, round_.context, round_.norm, dropped=dropped)
-    if round_.number > state.last_known:
-        state.last_known, state.last_action = round_.number, min(sample.applied, round_.action)
-    if dropped:
-        _lose(state, decision, round_, skip=unrelated, counted=True)
-    elif not state.study.rules.policy.in_order:
-        state.learning.learn(round_.context, round_.norm, sample, round_.place)
-        state.watch.notice()
-    elif state.study.ordered:
-        state.held[decision] = round_, sample, False
-        _advance(state)
-    else:
-        _learn(state, round_, sample)
-
-
-def _count(state: State, decision: int, sample: Sample) -> None:
-    over = is_over(state.study.rules, sample.measured)
-    state.outcomes += 1
-    state.violations += over
-    state.recent.append(over)
-
-
-def _throttled(state: State, decision: int, round_: Round, body: Body) -> None:
-    """Nothing is learned from a setting that was lowered because of the outcome. A cost above the threshold still
-    counts: the advised setting would have cost at least as much, unless more was applied.
-    """
-    sample = watched_sample(state, round_, body)
-    _count(state, decision, sample)
-    state.watch.reported(round_, sample, round_.context, round_.norm, throttled=True)
-    if not state.study.rules.policy.in_order:
-        state.learning.throttled(round_.context, sample, round_.place)
-        state.watch.notice()
-
-
-def _voided(state: State, decision: int, round_: Round, body: Body) -> bool:
-    """Whether the outcome of a round that is now void had exceeded the threshold, which still counts."""
-    sample = watched_sample(state, round_, body)
-    over = state.watch.voided(round_, sample)
-    if over:
-        _count(state, decision, sample)
-    return over
-
-
-def _gone(state: State, decision: int, means: Kind, body: Body) -> None:
-    """A round without an outcome is skipped if the reason is unrelated to the outcome; otherwise it blocks learning."""
-    round_ = state.open.pop(decision, None) or (_found_again(state, decision) if means.final else None)
-    if round_ is None:
-        return
-    if not means.final and not body["unrelated"]:
-        # The outcome may still come. Learning waits for it, because going on without it would be learning from a
-        # selection.
-        state.expired[decision] = round_
-        state.void += 1
-        state.new_void += 1
-        state.watch.unseen(round_)
-    else:
-        _lose(state, decision, round_, skip=body["unrelated"])
-
-
-def _found_again(state: State, decision: int) -> Round | None:
-    """An expired round that is reported after all, so it is no longer missing."""
-    round_ = state.expired.pop(decision, None)
-    if round_ is not None:
-        state.void -= 1
-        # A round from before the last resume of the rule must not make up for a void after it.
-        since = max((seq for seq, rule, _ in state.resumes if rule == "too_many_void"), default=0)
-        if decision > since:
-            state.new_void = max(0, state.new_void - 1)
-        state.watch.unseen(round_, -1)
-    return round_
-
-
-def _lose(state: State, decision: int, round_: Round, *, skip: bool, counted: bool = False) -> None:
-    """Skip a round without a usable outcome, or, if the reason may be related to the outcome, end learning.
-
-    A policy that needs no order leaves it out in the first case and takes it for the worst in the second. `counted`:
-    the watch has counted it already.
-    """
-    # Why this can end learning: the bounds are proved for a run of rounds without gaps. Rounds that are missing because
-    # of their outcomes (a patient who fell ill stays away) would bias the estimate towards safety, unnoticed.
-    state.void += 1
-    state.new_void += 1
-    if not counted:
-        state.watch.unseen(round_)
-    if state.study.ordered:
-        state.held[decision] = round_, None, not skip
-        _advance(state)
-    elif not state.study.rules.policy.in_order:
-        if skip:
-            state.learning.leave_out(round_.place)
-            state.watch.notice()
-        else:
-            state.learning.lose(round_.place)
-    elif not skip:
-        state.frozen = True
-
-
-def _advance(state: State) -> None:
-    queue, held = state.queue, state.held
-    while queue and queue[0] in held:
-        decision = queue.popleft()
-        round_, sample, lost = held.pop(decision)
-        if sample is not None:
-            _learn(state, round_, sample)
-        elif lost:
-            state.frozen = True
-
-
-def _learn(state: State, round_: Round, sample: Sample) -> None:
-    """Learn from a round, unless an earlier one was lost."""
-    if not state.frozen:
-        state.learning.learn(round_.context, round_.norm, sample, None)
+    given = {"throttled": bool(told.get("throttled")), "unrelated": bool(told.get("unrelated")), "sample": sample}
+    phase.told(event.decision, outcome, **given)
 
 
 def _imported(state: State, body: Body) -> None:
     vector = context_of(state, body["context"])
     outcome = Outcome(body["applied_action"], body["reward"], body["cost"], body["baseline_cost"])
-    sample = normalise(state.study.rules, outcome, vector)
-    state.learning.learn(vector, dnrm2(vector), sample, None)
-    state.imported += 1
+    state.learn_past(outcome, vector, dnrm2(vector))
 
 
 def _resumed(state: State, event: Event, body: Body) -> None:
@@ -371,15 +228,15 @@ def _resumed(state: State, event: Event, body: Body) -> None:
         fired.append(state)
     joint = rule in ("too_many_void", "too_many_unwatched")
     for phase in state.phases if joint else fired:
-        if not phase.watch.counts and (rule in phase.study.rules.policy.stop_rules or forget):
+        if not phase.watch.counts and (rule in phase.rules.policy.stop_rules or forget):
             phase.learning.restart_evidence()
             phase.watch.crossed = False
         phase.watch.resumed(rule, phase.rounds)
-        phase.restart_counts(rule)
+        phase.restart_counts(rule, event.seq)
     if forget:
         state.learning.forget(unrelated=body["unrelated"])
-        for waiting in (part for phase in state.learned_in for part in (phase.open, phase.expired)):
-            waiting |= {seq: round_._replace(place=-1) for seq, round_ in waiting.items()}
+        for phase in state.learned_in:
+            phase.orphan()
     state.stop_reason = ""
     for phase in state.phases:
         phase.resumes.append([event.seq, rule, event.at])

@@ -1,12 +1,5 @@
-"""The state of a study after an event: what was learned, the waiting rounds, the watch. A pure function of the log.
-
-    decided ─► open ─outcome─► held ─(all earlier rounds resolved)─► policy
-       └───────────┴─► watch (at once: rounds/watch.py)
-
-`queue` holds the rounds that the policy has not passed, in decision order. In learning order "prefix" the policy uses
-a round when it is first in the queue and resolved: the bounds hold for every prefix at once, so they hold whatever the
-delays depend on. A void round whose reason may be related to its outcome ends the prefix for ever (`frozen`): later
-rounds are watched but not learned from. A policy that needs no order takes an unknown round for the worst.
+"""The state of a study after an event: its rounds (rounds/rounds.py), and what its guard counts. A pure function of the
+log.
 
 An amendment (study/amendment.py) may begin a new state; the one before it, `before`, goes on judging its own rounds.
 """
@@ -17,54 +10,42 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from safedial.bounds.rounding import rounded_spec
-from safedial.rounds.learning import Learning
-from safedial.rounds.outcome import Outcome, Round, Sample, for_the_watch, is_over, normalise, read_cost
-from safedial.rounds.watch import Watch
+from safedial.rounds.outcome import Outcome, Round, is_over
+from safedial.rounds.rounds import Rounds
 from safedial.study.event import START
 from safedial.study.study_spec import FEW_UNWATCHED, StudySpec
-
-# --- The state of a study after an event
 
 HOUR = 3_600_000_000
 """Microseconds."""
 
 
-class State:
-    """The state after event `seq`, whose hash is `hash`. Where the policy names rounds, `named` has SEQ.TAG of
-    each decision, by which its predictions name earlier rounds.
+class State(Rounds):
+    """The state after event `seq`, whose hash is `hash`.
 
     After an amendment that begins a phase, `before` is the state of the rounds before it. If what was learned was
-    `kept`, both states have one learning, one queue and one numbering of rounds. `rounds_before` has the number of all
-    earlier decisions, and the last round's number at the amendment.
+    `kept`, both states have one learning and one numbering of rounds. `rounds_before` has the number of all earlier
+    decisions, and the last round's number at the amendment.
 
-    `replayed` counts the events that were replayed since the last stored snapshot.
+    `recent` says of the last outcomes whether they were beyond the limit; `new_decisions` were made since the stop rule
+    was resumed. `replayed` counts the events that were replayed since the last stored snapshot.
     """
 
     def __init__(self, study: StudySpec, before: State | None = None, *, kept: bool = False) -> None:
+        ordered = study.learning_order == "prefix"
+        super().__init__(study.rules, ordered=ordered, level=study.guard.alarm_level, kept=before if kept else None)
         self.study, self.before, self.kept = study, before, kept
         self.earlier: list[State] = [] if before is None else before.phases
-        self.spec = rounded_spec(study.rules.spec)
-        shared = before if kept else None
-        self.learning = Learning(study.rules) if shared is None else shared.learning
-        self.queue: deque[int] = deque() if shared is None else shared.queue
-        self.held: dict[int, tuple[Round, Sample | None, bool]] = {} if shared is None else shared.held
-        self.named: list[str] = [] if shared is None else shared.named
-        self._end: list[bool] = [False] if shared is None else shared._end
         self.rounds_before = [0, 0]
         self.amendments: list[list[Any]] = []
         self.seq, self.hash = 0, START
-        self.rounds = self.imported = self.outcomes = self.violations = self.void = 0
-        self.open: dict[int, Round] = {}
-        self.expired: dict[int, Round] = {}
-        self.watch = Watch(study.rules, self.learning, study.guard.alarm_level)
-        self.broken = False
         self.stop_reason = ""
-        self.last_action = study.rules.dial.low
         self.recent: deque[bool] = deque(maxlen=study.guard.stop_of_last)
-        self.new_decisions = self.new_void = self.corrected_violations = self.last_known = 0
+        self.new_decisions = self.corrected_violations = 0
         self.resumes: list[list[Any]] = []
         self.replayed = 0
+
+    def judged(self, over: bool) -> None:
+        self.recent.append(over)
 
     def goes_on(self, study: StudySpec, amendments: list[list[Any]]) -> State:
         """This state under a specification whose guard or labels were amended; the guard judges what was counted."""
@@ -72,15 +53,6 @@ class State:
         self.watch.judge(study.guard.alarm_level)
         self.recent = deque(self.recent, study.guard.stop_of_last)
         return self
-
-    @property
-    def frozen(self) -> bool:
-        """Whether learning has ended, because a round was lost."""
-        return self._end[0]
-
-    @frozen.setter
-    def frozen(self, frozen: bool) -> None:
-        self._end[0] = frozen
 
     @property
     def phases(self) -> list[State]:
@@ -171,12 +143,12 @@ class State:
         waits = ((asked, hours * HOUR) for asked, hours in stated if hours is not None)
         return before + [asked + int(wait) for asked, wait in waits if at - asked > wait]
 
-    def restart_counts(self, rule: str) -> None:
-        """Restart what a resumed rule counts outside the watch."""
+    def restart_counts(self, rule: str, seq: int) -> None:
+        """Restart what a rule counts outside the watch, which event `seq` resumes."""
         if rule == "assumption_broken":
             self.broken = False
         elif rule == "too_many_void":
-            self.new_void = 0
+            self.new_void, self.void_from = 0, seq
         elif rule == "stop_rule":
             self.recent.clear()
             self.new_decisions = 0
@@ -196,9 +168,9 @@ class State:
             "open": self.waiting,
             "expired": sum(len(each.expired) for each in self.phases),
             "void": self.total("void"),
-            "waiting": len(self.held),
-            "waits_for": self.queue[0] if self.queue else None,
-            "frozen": self.frozen,
+            "waiting": len(self.learning.held),
+            "waits_for": self.learning.queue[0] if self.learning.queue else None,
+            "frozen": self.learning.frozen,
             "informative_rounds": self.learning.samples,
             "violations": self.total("violations"),
             "evidence": self.watch.evidence,
@@ -221,27 +193,16 @@ def _is_blind(parts: list[State], share: float) -> bool:
     return unwatched > FEW_UNWATCHED and unwatched > share * sum(each.watch.new_watched for each in parts)
 
 
-# --- The values of an outcome as samples of its round
+# --- The values of an outcome
 
 Body = Mapping[str, Any]
 
 
-def sample_of(state: State, round_: Round, body: Body) -> Sample:
-    """The sample of a round, from the values of its outcome."""
-    outcome = Outcome(_applied(round_, body), body["reward"], body["cost"], round_.baseline_cost)
-    return normalise(state.study.rules, outcome, round_.context)
-
-
-def watched_sample(state: State, round_: Round, body: Body) -> Sample:
-    """What the watch is told of an outcome from which nothing is learned."""
-    rules = state.study.rules
-    cost = read_cost(rules.spec, body["cost"])
-    return for_the_watch(rules, _applied(round_, body), cost, round_.baseline_cost)
-
-
-def _applied(round_: Round, body: Body) -> float:
+def outcome_of(round_: Round, body: Body) -> Outcome:
+    """The outcome of a round, from the values of its event."""
     stated = body["applied_action"]
-    return round_.action if stated is None else stated
+    applied = round_.action if stated is None else stated
+    return Outcome(applied, body["reward"], body["cost"], round_.baseline_cost)
 
 
 def takes_back(state: State, round_: Round | None, before: Body, after: Body) -> bool:
@@ -253,8 +214,8 @@ def takes_back(state: State, round_: Round | None, before: Body, after: Body) ->
 
 
 def _excesses(state: State, round_: Round | None, body: Body) -> list[bool]:
-    found = [is_over(state.study.rules, body["cost"])]
+    found = [is_over(state.rules, body["cost"])]
     if round_ is not None:
-        sample = watched_sample(state, round_, body)
+        sample = state.unlearned(round_, outcome_of(round_, body))
         found.append(state.watch.exceeded(round_, sample, throttled=bool(body.get("throttled"))))
     return found
