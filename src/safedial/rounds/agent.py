@@ -390,7 +390,7 @@ class Agent:
         drawn = self._rules.policy.randomised and not preview
         given = {"coin": self._rng.random() if drawn else 0.5, "stop_reason": self._stop_reason}
         made = self._rounds.advise(asked, begin=begin, preview=preview, **given)
-        if not preview:
+        if not (preview or self._rounds.watch.counts):  # what is due before a decision may have settled bets
             self._notice()
         return made
 

@@ -81,7 +81,8 @@ class Decision(NamedTuple):
         safe_action: the largest setting that keeps the guarantee, or None if nothing is certified.
         round: the decision's number, from 1.
         found, numbers: what the policy found, and the plain numbers behind it.
-        certified: whether the certified guarantee on the realized cost holds for this action, given the assumptions.
+        guarantee: the guarantee for this action: "certified", "conformal", "declared" (you declared the dose safe) or
+            "none".
         fallback_reason: "" or a key of `LIMITS`: why nothing is certified and the fallback is advised.
         preview: True for an answer of `Agent.preview`, which decides nothing.
         limiter: "" or a key of `LIMITS`: which of the study's own limits lowered the action.
@@ -93,7 +94,7 @@ class Decision(NamedTuple):
     intensity: float
     safe_action: float | None
     round: int
-    certified: bool
+    guarantee: str
     context: NDArray[np.float64]
     found: Found
     numbers: dict[str, Any]
@@ -111,11 +112,9 @@ class Decision(NamedTuple):
         return f"Decision(round={self.round}, action={action}, safe_action={safe}, guarantee={self.guarantee!r})"
 
     @property
-    def guarantee(self) -> str:
-        """The guarantee for this action: "certified", "conformal", "declared" (you declared the dose safe) or
-        "none".
-        """
-        return guarantee_of(self.rules, self.found, self.numbers, self.fallback_reason)
+    def certified(self) -> bool:
+        """Whether a guarantee from the stated constants holds for this action, given the assumptions."""
+        return GUARANTEES[self.guarantee].from_constants
 
     @property
     def plain(self) -> Decided:
@@ -319,8 +318,8 @@ def decide(
         setting, safe_setting = found.chosen, found.largest
     else:
         setting, safe_setting = settings_of(rules, found)
-    certified = GUARANTEES[guarantee_of(rules, found, numbers, fallback_reason)].from_constants
-    given = (setting, intensity_of(rules, setting), safe_setting, number, certified, asked.vector, found, numbers)
+    guarantee = guarantee_of(rules, found, numbers, fallback_reason)
+    given = (setting, intensity_of(rules, setting), safe_setting, number, guarantee, asked.vector, found, numbers)
     return Decision(
         *given, asked.baseline_cost, fallback_reason, rules, extrapolated=asked.extrapolated, proposal=asked.proposal
     )

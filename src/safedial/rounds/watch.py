@@ -76,7 +76,8 @@ class Watch:
 
     def notice(self) -> None:
         """Record an alarm of the policy's own evidence."""
-        self.crossed = self.crossed or self.learning.stop_rule != ""
+        if not (self.counts or self.crossed):
+            self.crossed = self.learning.stop_rule != ""
 
     def guaranteed(self, round_: Round) -> Round:
         """Count a decided round as kept. Returns the round, no longer watched if it can prove nothing."""

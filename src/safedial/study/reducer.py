@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from safedial.model.guarantee import GUARANTEES
 from safedial.model.namespace import Array
 from safedial.policies.estimates import dnrm2
 from safedial.rounds.decision import Decision, Found
@@ -101,7 +100,7 @@ def decision_of(rules: Rules, body: Mapping[str, Any], context: Any) -> Decision
         body["intensity"],
         body["safe_action"],
         body["round"],
-        not body["fallback_reason"] and GUARANTEES[body["guarantee"]].from_constants,
+        body["guarantee"],
         context,
         Found(**body["found"]),
         body["numbers"],
