@@ -334,11 +334,7 @@ def _lose(state: State, decision: int, round_: Round, *, skip: bool, counted: bo
         else:
             state.learning.lose(round_.place)
     elif not skip:
-        _freeze(state, state.seq + 1)
-
-
-def _freeze(state: State, at: int) -> None:
-    state.frozen, state.frozen_at = True, state.frozen_at or at
+        state.frozen = True
 
 
 def _advance(state: State) -> None:
@@ -349,7 +345,7 @@ def _advance(state: State) -> None:
         if sample is not None:
             _learn(state, round_, sample)
         elif lost:
-            _freeze(state, decision)
+            state.frozen = True
 
 
 def _learn(state: State, round_: Round, sample: Sample) -> None:

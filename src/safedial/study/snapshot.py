@@ -22,7 +22,7 @@ from safedial.study.study_spec import StudySpec
 FORMAT = 1
 WIDTH = len(Sample._fields)
 COUNTS = ("seq", "rounds", "imported", "outcomes", "violations", "void", "new_decisions", "new_void")
-FLAGS = ("frozen", "frozen_at", "broken", "stop_reason", "last_action", "corrected_violations", "last_known")
+FLAGS = ("frozen", "broken", "stop_reason", "last_action", "corrected_violations", "last_known")
 LISTS = ("resumes", "rounds_before", "amendments")
 EARLIER = "before."
 """What the arrays of an earlier phase begin with. If learning was kept, what was learned, and what waits, is there."""

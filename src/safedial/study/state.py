@@ -24,7 +24,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from safedial.bounds.rounding import rounded_spec
 from safedial.rounds.learning import Learning
 from safedial.rounds.outcome import Outcome, Round, Sample, for_the_watch, is_over, normalise, read_cost
 from safedial.rounds.watch import Watch
@@ -41,10 +40,6 @@ class State:
     """The state after event `seq`, whose hash is `hash`. Where the policy names rounds, `named` has SEQ.TAG of
     each decision, by which its predictions name earlier rounds.
 
-    For corrections (study/reducer.py): `recent_of` has the decisions behind `recent`, `scatter` what each outcome
-    added to the evidence against the noise, and `frozen_at` is the lost decision, or, where the order is not kept, the
-    event, from which on nothing was learned.
-
     After an amendment that begins a phase, `before` is the state of the rounds before it. If what was learned was
     `kept`, both states have one learning, one queue and one numbering of rounds. `rounds_before` has the number of all
     earlier decisions, and the last round's number at the amendment.
@@ -57,13 +52,12 @@ class State:
     def __init__(self, study: StudySpec, before: State | None = None, *, kept: bool = False) -> None:
         self.study, self.before, self.kept = study, before, kept
         self.earlier: list[State] = [] if before is None else before.phases
-        self.spec = rounded_spec(study.rules.spec)
         shared = before if kept else None
         self.learning = Learning(study.rules) if shared is None else shared.learning
         self.queue: deque[int] = deque() if shared is None else shared.queue
         self.held: dict[int, tuple[Round, Sample | None, bool]] = {} if shared is None else shared.held
         self.named: list[str] = [] if shared is None else shared.named
-        self._end: list[Any] = [False, 0] if shared is None else shared._end
+        self._end: list[bool] = [False] if shared is None else shared._end
         self.rounds_before = [0, 0]
         self.amendments: list[list[Any]] = []
         self.seq, self.hash = 0, START
@@ -102,14 +96,6 @@ class State:
     @frozen.setter
     def frozen(self, frozen: bool) -> None:
         self._end[0] = frozen
-
-    @property
-    def frozen_at(self) -> int:
-        return self._end[1]
-
-    @frozen_at.setter
-    def frozen_at(self, seq: int) -> None:
-        self._end[1] = seq
 
     @property
     def phases(self) -> list[State]:

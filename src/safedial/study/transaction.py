@@ -81,8 +81,6 @@ class StudyTransaction:
         change = change_of(event, body) if EVENT_KINDS[kind].revises else None
         state = state if change is None else self._replayed(change)
         self._fresh.append(event)
-        if EVENT_KINDS[kind].revises:  # what folds it reads it from the database
-            self.flush()
         if change is None:
             self.state = apply_event(self.source, state, event, body, known=known)
         else:
