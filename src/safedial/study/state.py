@@ -38,7 +38,7 @@ HOUR = 3_600_000_000
 
 class State:
     """The state after event `seq`, whose hash is `hash`. Where the policy names rounds, `named` has SEQ.TAG of
-    each decision, by which its predictions name earlier rounds.
+    each decision, by which its numbers name earlier rounds.
 
     After an amendment that begins a phase, `before` is the state of the rounds before it. If what was learned was
     `kept`, both states have one learning, one queue and one numbering of rounds. `rounds_before` has the number of all
