@@ -26,7 +26,8 @@ MISSING, CORRECTED, GIVEN_UP = 0.05, 0.03, 25
 the rounds after it wait to be learned from.
 """
 
-CONNECTIONS, BATCH, CORRECTIONS = 8, 250, 1_000
+CONNECTIONS, BATCH, CORRECTIONS, RECENT = 8, 250, 1_000, 200
+"""A correction is of one of so many `RECENT` outcomes of the caller, since the log is replayed from before it."""
 
 RESTART = """
 import sys, time
@@ -145,7 +146,7 @@ async def _connection(port: int, end: float, seed: int, counts: list[int], given
         if len(missing) > given_up:
             await call(f"/v1/decisions/{missing.pop(0)}/void", {"reason": "never reported", "unrelated": True})
         if told and rng.random() < CORRECTED:
-            which, reward, cost = told[int(rng.integers(len(told)))]
+            which, reward, cost = told[-int(rng.integers(1, 1 + min(RECENT, len(told))))]
             fixed = {"reward": reward, "cost": cost * float(rng.uniform(0.9, 1.1)), "reason": "typing error"}
             await call(f"/v1/decisions/{which}/correction", fixed)
     wire.transport.close()
@@ -199,7 +200,7 @@ def _fill(storage: str, decisions: int, seed: int) -> None:
             while len(lost) > GIVEN_UP:
                 study.void(lost.pop(0), reason="never reported", unrelated=True, wait=False)
             for _ in range(fixes * (first + len(rows)) // decisions - fixes * first // decisions):
-                which, cost = told[int(rng.integers(len(told)))]
+                which, cost = told[-int(rng.integers(1, 1 + min(RECENT, len(told))))]
                 study.correct(which, cost=cost * float(rng.uniform(0.9, 1.1)), reason="typing error")
             if (first // BATCH) % 40 == 39:
                 print(f"  {first + len(rows):,} decisions", flush=True)

@@ -24,7 +24,7 @@ from safedial.model.spec import CONSTANTS
 from safedial.study.answer import read_id
 from safedial.study.database import reading
 from safedial.study.manage import create_study
-from safedial.study.operations import ask, correct, expire, tell
+from safedial.study.operations import ask, expire, tell
 from safedial.study.reducer import Noted
 from safedial.study.replay_log import Source, catch_up, load_state
 from safedial.study.requests import read_request
@@ -101,7 +101,8 @@ def _fill(study: Study, rounds: int, progress: Callable[[int], None] | None) -> 
         contexts, noise = _contexts(rng, count, study.spec.rules.dim), rng.standard_normal((count, 2)).tolist()
         read = [read_request(study.spec.rules, context, Noted()) for context in contexts]
 
-        def work(transaction: Any, read: Any = read, noise: Any = noise) -> None:
+        def work(transaction: Any, read: Any = read, noise: Any = noise) -> list[tuple[str, float]]:
+            misread = []
             for asked, (reward, cost) in zip(read, noise, strict=True):
                 made = ask(transaction, lambda _, asked=asked: asked, actor="bench")
                 if made.decision.round % 20 == 0:
@@ -111,10 +112,13 @@ def _fill(study: Study, rounds: int, progress: Callable[[int], None] | None) -> 
                 body |= {"reward": reward * made.intensity, "cost": cost * made.intensity}
                 tell(transaction, read_id(made.id), lambda _, body=body: body, actor="bench")
                 if made.decision.round % 100 == 1:
-                    better, why = {"cost": 0.9 * body["cost"]}, {"reason": "misread", "actor": "bench", "key": None}
-                    correct(transaction, read_id(made.id), lambda _, better=better: better, **why)
+                    misread.append((made.id, 0.9 * body["cost"]))
+            return misread
 
-        study.store.submit(study._id, study.name, work).result()
+        misread = study.store.submit(study._id, study.name, work).result()
+        corrections = [study.correct(each, cost=cost, reason="misread", wait=False) for each, cost in misread]
+        for receipt in corrections:  # together, so that they are one replay
+            receipt.result()
         if progress:
             progress(count)
 

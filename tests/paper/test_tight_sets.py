@@ -10,7 +10,8 @@ import pytest
 from scipy.stats import binomtest
 
 from safedial import LinearWorld, make_policy, simulate
-from safedial.simulation.results import guarantee_holds, margin_holds, summary
+from safedial.simulation.proof import guarantee_holds, margin_holds
+from safedial.simulation.results import summary
 from safedial.simulation.world import quantile
 from tests.conftest import make_spec
 

@@ -28,7 +28,15 @@ class MyProbe(HPProbe):
 
 @dataclass(frozen=True, kw_only=True)
 class Impostor(HPUCB):
-    """Half of HP-UCB's dose, under HP-UCB's name."""
+    """Half of HP-UCB's dose, under HP-UCB's name, which is refused."""
+
+    def choose(self, bound, asked):
+        return 0.5 * super().choose(bound, asked)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Halved(Mine):
+    """Half of its dose, under the same name."""
 
     def choose(self, bound, asked):
         return 0.5 * super().choose(bound, asked)

@@ -22,6 +22,7 @@ OTHER = {"noise scale", "several costs", "adversarial contexts", "replay"}
 ZERO_ONE = {"sensor noise", "threshold from 1"}
 CLASSES = CERTIFIED | OTHER | {"learned noise"}
 RANKS = {"guarantee joint", "guarantee student"}
+GAUSSIAN = {"guarantee joint", "guarantee conformal", "guarantee bracket", "costs of 0 or 1", "sensor noise"}
 
 TABLE = {
     "hp_ucb": ({}, CERTIFIED),
@@ -39,7 +40,7 @@ TABLE = {
     "nonlinear_hp_probe, 0 or 1": ({"cost_class": binary()}, CLASSES | ZERO_ONE | {"costs of any size"}),
     "hp_conformal": ({"start_dose": 0.1}, OTHER | RANKS | {"sensor noise"}),
     "hp_shield": ({"base": 0}, (OTHER - {"several costs"}) | RANKS),
-    "hp_student": ({}, (OTHER - {"several costs"}) | {"guarantee conformal", "guarantee bracket", "costs of 0 or 1"}),
+    "hp_student": ({}, (OTHER - {"several costs"}) | GAUSSIAN),
 }
 """What each policy does not support in a simulation, and in an agent where that is a matter of advice."""
 

@@ -13,7 +13,7 @@ def conformal_spec(**changes):
 
 def state_of(agent):
     """What the agent has learned."""
-    return agent._learning._state
+    return agent._rounds.learning._state
 
 
 def outcome(rng, context, intensity):

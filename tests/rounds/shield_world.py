@@ -59,4 +59,4 @@ def raw(decision):
 
 def group_of(agent):
     """The rounds that an agent's policy keeps, of the first group."""
-    return agent._learning._state.groups[0]
+    return agent._rounds.learning._state.groups[0]

@@ -25,9 +25,9 @@ def trained(**options):
 
 
 def snapshot(agent):
-    arrays = {name: value.copy() for name, value in agent._learning.state().items()}
+    arrays = {name: value.copy() for name, value in agent._rounds.learning.state().items()}
     coin = agent._rng.bit_generator.state["state"]["state"]
-    return arrays, agent.decisions, list(agent._open), agent.evidence, coin
+    return arrays, agent.decisions, list(agent._rounds.open), agent.evidence, coin
 
 
 def assert_unchanged(agent, before):

@@ -33,6 +33,7 @@ from safedial.model.costs import split_spec
 from safedial.model.noise_scale import power_scale
 from safedial.policies.classes import linear
 from safedial.rounds.decision import setting_of
+from safedial.rounds.outcome import Outcome, exceeds, normalise
 from safedial.rounds.specfile import SpecFile, parse_spec, spec_text
 from safedial.simulation.results import simulated_log
 from tests.conftest import make_spec
@@ -234,13 +235,11 @@ def test_an_override_counts_what_the_advice_would_have_cost():
     again = agent.decide([0.6, 0.6])
     agent.update(again, action=10.0, reward=0.0, cost={"heat": 2.1, "load": 90.0})
     assert agent.violations == 1
-    assert not agent._rules.learner.exceeds(agent._rules, agent_sample(agent, 0.1), 5.0)
-    assert agent._rules.learner.exceeds(agent._rules, agent_sample(agent, 2.5), 5.0)
+    assert not exceeds(agent._rules, agent_sample(agent, 0.1), 5.0)
+    assert exceeds(agent._rules, agent_sample(agent, 2.5), 5.0)
 
 
 def agent_sample(agent, heat):
-    from safedial.rounds.outcome import Outcome, normalise
-
     return normalise(agent._rules, Outcome(1.0, 0.0, {"heat": heat, "load": 0.1}))
 
 

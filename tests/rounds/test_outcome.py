@@ -36,5 +36,5 @@ def test_a_lowered_setting_bounds_the_cost_of_the_advice_from_below_unless_its_c
     spec = SafetySpec(threshold=0.5, violation_risk=0.1, guarantee="conformal")
     agent = Agent(2, spec, start_action=0.05)
     decision = agent.decide([0.3, 0.2])
-    agent._learning.throttled(decision.context, for_the_watch(agent._rules, 0.01, cost, 0.0), 0, 0.05)
-    assert agent._learning._state.rounds.least[0] == least
+    agent._rounds.learning.throttled(decision.context, for_the_watch(agent._rules, 0.01, cost, 0.0), 0)
+    assert agent._rounds.learning._state.rounds.least[0] == least

@@ -61,7 +61,7 @@ def test_what_is_certified_stays_safe_while_samples_wait():
         if applied > 0:
             agent.update(decision, reward=reward * applied, cost=cost * applied)
             told.append((context, (cost * applied) / applied, 1.0))
-    assert agent._learning._state.sums.pending.count > 0
+    assert agent._rounds.learning._state.sums.pending.count > 0
 
 
 @pytest.mark.usefixtures("waiting")
@@ -78,11 +78,11 @@ def test_a_saved_agent_goes_on_bit_for_bit(tmp_path):
         return played
 
     play(agent, slice(0, 23))
-    assert agent._learning._state.sums.pending.count == 7
+    assert agent._rounds.learning._state.sums.pending.count == 7
     agent.save(tmp_path / "agent")
     loaded = Agent.load(tmp_path / "agent")
     assert play(agent, slice(23, 60)) == play(loaded, slice(23, 60))
-    for name, value in agent._learning.state().items():
+    for name, value in agent._rounds.learning.state().items():
         np.testing.assert_array_equal(value, loaded._learning.state()[name])
 
 

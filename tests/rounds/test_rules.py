@@ -40,7 +40,7 @@ def test_written_rules_come_back_as_they_were(make):
     rules = make()._rules
     again = Rules.from_dict(json.loads(json.dumps(rules.to_dict(), allow_nan=False)))
     assert again.to_dict() == rules.to_dict()
-    assert again._replace(policy=rules.policy, dose=rules.dose, learner=rules.learner) == rules
+    assert again._replace(policy=rules.policy, dose=rules.dose) == rules
 
 
 def test_rules_without_a_dimension_say_how_to_give_it():

@@ -170,7 +170,9 @@ def test_target_gives_the_setting_of_the_largest_reward_under_the_cap():
         decision = agent.preview({"dose": dose, "weight": 70.0, "steep": 30.0})
         assert decision.action == pytest.approx(0.5 * dose, rel=0.15 if dose == 4.0 else 0.4)
         assert decision.guarantee == "bracket"
-        level, slope, bend = agent._learning._state.rewards.coef.reshape(3, -1) @ np.append(1.0, decision.context)
+        level, slope, bend = agent._rounds.learning._state.rewards.coef.reshape(3, -1) @ np.append(
+            1.0, decision.context
+        )
         settings = np.linspace(0.25 * dose, decision.safe_action, 65)
         best = settings[np.argmax(level + slope * settings + bend * settings**2)]
         assert decision.action == pytest.approx(best, abs=1e-9)
@@ -218,7 +220,7 @@ def test_rounds_that_were_given_nothing_tell_no_reward():
                   features=Features(names=("dose", "weight")))  # fmt: skip
     decision = agent.decide({"dose": 4.0, "weight": 1.0})
     agent.update(decision, action=0.0, reward=5.0, cost=0.0)
-    rewards = agent._learning._state.rewards
+    rewards = agent._rounds.learning._state.rewards
     assert (rewards.count, rewards.fitted) == (0, 0)
 
 

@@ -89,7 +89,7 @@ def test_the_certificate_names_the_group_and_counts_within_it():
     assert any("the guarantee is within each group" in line for line in told["assumptions"])
     new = agent.preview({"dose": 4.0, "ward": 7.0})
     assert "0 rounds of group 7 so far, too few" in new.explain()
-    assert "7" not in [group.name for group in agent._learning._state.groups]
+    assert "7" not in [group.name for group in agent._rounds.learning._state.groups]
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def test_excesses_of_the_larger_bound_are_rare_under_either_assumption(count):
 def test_the_agent_stops_only_when_both_assumptions_look_broken(tmp_path):
     agent = make_agent()
     play(agent, 60)
-    learner = agent._learning
+    learner = agent._rounds.learning
     state = learner._state
     state["student"].watch.crossed = np.array(True)
     agent.resume()

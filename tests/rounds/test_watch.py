@@ -141,10 +141,10 @@ def test_a_lost_outcome_is_skipped_if_somebody_vouches_for_the_reason_and_ends_t
     by_decision(agent, 1.0, 0.2)
     agent.update(agent.decide(X), unrelated=True)
     by_decision(agent, 1.0, 0.2)
-    assert (agent.frozen, agent.informative_rounds, agent._watch.unwatched) == (False, 2, 1)
+    assert (agent.frozen, agent.informative_rounds, agent._rounds.watch.unwatched) == (False, 2, 1)
     agent.update(X, round=agent.decide(X).round, unrelated=False)
     by_decision(agent, 1.0, 0.2)
-    assert (agent.frozen, agent.informative_rounds, agent._watch.unwatched) == (True, 2, 2)
+    assert (agent.frozen, agent.informative_rounds, agent._rounds.watch.unwatched) == (True, 2, 2)
     conformal = Agent(2, SafetySpec(threshold=0.5, violation_risk=0.2, guarantee="conformal"), start_action=0.1)
     for vouched in (True, False):
         conformal.update(conformal.decide(X), unrelated=vouched)
@@ -333,7 +333,7 @@ def test_what_is_known_of_the_noise_is_saved(tmp_path):
         agent.save(tmp_path / "agent")
         again = Agent.load(tmp_path / "agent")
         assert (again.stop_reason, again.noise_evidence) == (agent.stop_reason, agent.noise_evidence)
-        assert again._watch.tails == agent._watch.tails
+        assert again._watch.tails == agent._rounds.watch.tails
 
 
 def test_a_policy_without_a_radius_gathers_no_evidence_about_the_noise():
@@ -345,7 +345,7 @@ def test_a_policy_without_a_radius_gathers_no_evidence_about_the_noise():
 @pytest.fixture
 def watch():
     agent = agent_of()
-    return Watch(agent._rules, agent._learning)
+    return Watch(agent._rules, agent._rounds.learning)
 
 
 def guaranteed(number=1, **changes):

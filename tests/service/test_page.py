@@ -304,7 +304,7 @@ def test_counts_and_evidence_of_the_page_are_those_of_the_study_in_random_lives(
         track.refresh()
         counted = counts(track)
         assert {name: counted[name] for name in COUNTED} == {name: state[name] for name in COUNTED}
-        if not study.spec.learner.watches_itself:
+        if study.spec.rules.policy.counts:
             assert counted["evidence"] == pytest.approx(state["evidence"], rel=1e-9)
         assert state["unwatched"] > 0
 

@@ -15,7 +15,7 @@ from safedial.simulation import counter, fused_rounds, jax_engine
 from safedial.simulation.loop import Setting
 from safedial.simulation.nonlinear_worlds import NonlinearWorld
 from tests.conftest import make_spec
-from tests.policies.own_linear import Deciding, Impostor
+from tests.policies.own_linear import Deciding, Halved, Mine
 
 COUNTS = ("violations", "informative_rounds", "uncertified_rounds", "full_dose_rounds", "full_dose_violations")
 SUMS = ("regret", "reward", "clairvoyant_reward", "exact_clairvoyant_reward", "regret_curve", "violations_curve")
@@ -125,18 +125,17 @@ def test_one_program_serves_all_specs_of_a_form_and_all_worlds_that_numpy_draws(
 
 @pytest.mark.slow
 def test_a_program_is_not_taken_for_another():
-    """Grids that NumPy prints alike, own curves of one name, and a package's policy with another rule."""
+    """Grids that NumPy prints alike, own curves of one name, and two own policies of one name."""
     grids = [np.linspace(0.1, 1.0, 1200), np.linspace(0.1, 1.0, 1200)]
     grids[1][600] = 0.9
     curves = [
         DoseCurve("mine", {}, lambda a, p=power: a**p, lambda z, p=power: z ** (1 / p) * (1 - 1e-14), 16.0)
         for power in (2.0, 4.0)
     ]
-    plain, told = make_policy("hp_ucb", radius="self-normalised"), {"rounds": 12, "seeds": 2}
-    other = Impostor(radius="self-normalised")
-    cases = [(plain, make_spec(threshold=grid), None) for grid in grids]
+    one, other, told = Mine(radius="self-normalised"), Halved(radius="self-normalised"), {"rounds": 12, "seeds": 2}
+    cases = [(make_policy("hp_ucb", radius="self-normalised"), make_spec(threshold=grid), None) for grid in grids]
     cases += [(make_policy("hp_probe"), make_spec(), Dose(curve, identity())) for curve in curves]
-    cases += [(policy, make_spec(), None) for policy in (plain, other)]
+    cases += [(policy, make_spec(), None) for policy in (one, other)]
     for policy, spec, dose in cases:
         given = (policy, LinearWorld(dim=2), spec)
         agree(simulate(*given, **told, dose=dose, engine="jax"), simulate(*given, **told, dose=dose))

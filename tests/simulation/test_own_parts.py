@@ -5,18 +5,20 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+import safedial
 from safedial import (
     Agent,
     DataWorld,
     InvalidInput,
     LinearWorld,
+    compare,
     create_study,
     hill,
     make_policy,
     simulate,
 )
 from safedial.model.namespace import namespace
-from safedial.policies import POLICIES
+from safedial.policies import POLICIES, Policy
 from safedial.simulation import engines, jax_engine
 from safedial.simulation.world import Outcome, World
 from tests.conftest import make_spec
@@ -48,8 +50,8 @@ class Tossed(Mine):
         return (0.5 + 0.5 * asked.coin) * super().choose(bound, asked)
 
 
-@pytest.mark.parametrize("policy", [Misled(seen_of=narrow), Impostor(), Tossed()], ids=lambda each: each.name)
-def test_a_rule_of_ones_own_is_used_in_both_engines_whatever_the_name(policy):
+@pytest.mark.parametrize("policy", [Misled(seen_of=narrow), Tossed()], ids=lambda each: each.name)
+def test_a_rule_of_ones_own_is_used_in_both_engines(policy):
     usual = both_engines(UCB)
     assert policy.is_own
     assert np.all(both_engines(policy) != usual)
@@ -57,9 +59,9 @@ def test_a_rule_of_ones_own_is_used_in_both_engines_whatever_the_name(policy):
 
 
 def test_rows_of_a_policy_of_ones_own_learn_apart():
-    """Also under a name of the package: what it learns may depend on the doses."""
+    """What it learns may depend on the doses."""
 
-    class Choosy(Impostor):
+    class Choosy(Mine):
         def rule(self, seen, asked):
             found = super().rule(seen, asked)
             return found._replace(teaches=found.largest < 0.2)
@@ -75,11 +77,37 @@ def test_no_policy_of_the_package_counts_as_one_s_own():
     assert not [name for name, policy in made.items() if policy.is_own]
 
 
-def test_a_study_refuses_a_class_of_ones_own_under_a_name_of_the_package(tmp_path):
-    stated = {**make_spec().to_dict(), "dim": 3, "fallback_action": 0}
-    words = "policy = 'hp_ucb': is a name of this package, and the class is your own, .*; give the policy another name"
-    with pytest.raises(InvalidInput, match=words):
-        create_study("own", stated, storage=f"sqlite:///{tmp_path}/own.db", policy=Impostor())
+class Nameless(Policy):
+    init = bound = tell = None
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        (Impostor(), "policy = 'Impostor': goes by 'hp_ucb', which is a policy of this package"),
+        (Nameless(), "policy = 'Nameless': goes by ''"),
+    ],
+)
+def test_a_class_of_ones_own_needs_a_name_of_its_own_wherever_it_enters(policy, words, tmp_path):
+    """A save file and a log know a policy by its name alone, and a certificate says by it whose proof it is."""
+    spec, storage = make_spec(), f"sqlite:///{tmp_path}/own.db"
+    stated = {**spec.to_dict(), "dim": 3, "fallback_action": 0}
+    Agent(3, spec, policy="hp_ucb").save(tmp_path / "agent")
+    safedial.create_study("usual", {**stated, "policy": "hp_ucb"}, storage=storage).store.close()
+    for use in (
+        lambda: Agent(3, spec, policy=policy),
+        lambda: Agent.load(tmp_path / "agent", policy=policy),
+        lambda: simulate(policy, WORLD, spec, rounds=2, seeds=1),
+        lambda: compare([policy, "hp_probe"], WORLD, spec, rounds=2, seeds=1),
+        lambda: safedial.replay(policy, np.zeros((2, 3)), np.zeros(2), np.zeros(2), spec),
+        lambda: safedial.plan(policy, spec, dim=3, rounds=10, seeds=2),
+        lambda: create_study("own", stated, storage=storage, policy=policy),
+        lambda: create_study("own", {**stated, "policy": policy}, storage=storage),
+        lambda: safedial.open_study("usual", storage=storage, policy=policy),
+        lambda: safedial.check_policy(lambda: policy, quiet=True),
+    ):
+        with pytest.raises(InvalidInput, match=words + r'.*; give the class one: name = "..."'):
+            use()
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,12 @@ def halved(study, decision, **options):
     return study.correct(decision.id, applied_action=0.5 * decision.action, reason="half was given", **options)
 
 
+def values(study, receipt):
+    """The cost and the setting that a correction put in force."""
+    body = study.events(receipt.seq)["events"][0]["body"]
+    return body["cost"], body["applied_action"]
+
+
 def predicted(study, decision):
     """The mean cost that a decision was based on."""
     return study.events(decision.seq)["events"][0]["body"]["numbers"]["cost"]
@@ -106,16 +112,35 @@ def test_decisions_go_on_while_a_corrected_setting_is_replayed(study, storage, g
     agrees(study, storage)
 
 
-def test_changes_of_the_same_round_meanwhile_begin_the_replay_again(study, storage, gate):
+def test_a_second_change_of_a_round_waits_for_the_replay_of_the_first(study, storage, gate):
     asked = rounds(study, 20)
     corrected = halved(study, asked[2], wait=False)
     assert gate.reached.wait(20)
-    study.correct(asked[3].id, cost=0.01, reason="another round")
-    assert study.correct(asked[2].id, cost=0.02, reason="misread").seq < 45
+    other = study.correct(asked[3].id, cost=0.01, reason="another round", wait=False)
+    again = study.correct(asked[2].id, cost=0.02, reason="misread", wait=False)
+    study.ask([0.1, 0.1])
+    assert not any(each.done() for each in (corrected, other, again))
     gate.open.set()
-    body = study.events(corrected.result().seq)["events"][0]["body"]
-    assert (body["cost"], body["applied_action"]) == (0.02, 0.5 * asked[2].action)
-    assert gate.count == 2
+    assert corrected.result().seq < min(other.result().seq, again.result().seq)
+    assert values(study, again.result()) == (0.02, 0.5 * asked[2].action)
+    agrees(study, storage)
+
+
+def test_changes_of_the_same_round_by_another_process_begin_the_replay_again(study, storage, gate, monkeypatch):
+    asked = rounds(study, 20)
+    corrected = halved(study, asked[2], wait=False)
+    assert gate.reached.wait(20)
+    later = Gate(monkeypatch)
+    later.open.set()
+    with Store(storage) as other:
+        twin = open_study("trial", storage=other)
+        twin.correct(asked[3].id, cost=0.01, reason="another round")
+        first = twin.correct(asked[2].id, cost=0.02, reason="misread").seq
+    replays = later.count
+    gate.open.set()
+    assert corrected.result().seq > first
+    assert values(study, corrected.result()) == (0.02, 0.5 * asked[2].action)
+    assert later.count > replays, "the replay without the other process's value was of no use"
     agrees(study, storage)
 
 
@@ -227,24 +252,23 @@ def test_changes_of_several_rounds_that_wait_together_are_one_replay(study, stor
     agrees(study, storage)
 
 
-def test_several_changes_begin_again_together_if_one_of_their_rounds_changes_meanwhile(study, storage, gate):
+def test_several_changes_begin_again_if_one_of_their_rounds_changes_meanwhile(study, storage, gate, monkeypatch):
     asked = rounds(study, 20)
     first = halved(study, asked[2], wait=False)
     assert gate.reached.wait(20)
     others = [halved(study, each, wait=False) for each in asked[3:6]]
     study.ask([0.1, 0.1])
-    gate.reached.clear()
+    together = Gate(monkeypatch)
     gate.open.set()
     first.result()
-    gate.open.clear()
-    assert gate.reached.wait(20)
-    changed = study.correct(asked[4].id, cost=0.02, reason="misread").seq
-    gate.open.set()
-    seqs = [each.result().seq for each in others]
-    assert sorted(seqs) == list(range(seqs[0], seqs[0] + 3))
-    body = study.events(seqs[1])["events"][0]["body"]
-    expected = (0.02, 0.5 * asked[4].action) if changed < seqs[0] else (body["cost"], body["applied_action"])
-    assert (body["cost"], body["applied_action"]) == expected
+    assert together.reached.wait(20)
+    Gate(monkeypatch).open.set()
+    with Store(storage) as other:
+        changed = open_study("trial", storage=other).correct(asked[4].id, cost=0.02, reason="misread").seq
+    together.open.set()
+    made = [each.result() for each in others]
+    assert min(each.seq for each in made) > changed
+    assert values(study, made[1]) == (0.02, 0.5 * asked[4].action)
     agrees(study, storage)
 
 

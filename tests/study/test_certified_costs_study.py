@@ -108,7 +108,7 @@ def test_outcomes_wait_for_those_before_them_and_a_snapshot_keeps_each_cost(shel
         study.tell(asked[number].id, **told[number])
     study.void(asked[4].id, reason="the patient left", unrelated=True)
     state = state_of(study)
-    assert (len(state.held), state.learner.samples) == (4, 0)
+    assert (len(state.held), state.learning.samples) == (4, 0)
     again = unpack(study.spec, pack(state))
     assert pack(again) == pack(state)
     assert again.held[asked[3].seq][1] == state.held[asked[3].seq][1]
@@ -198,7 +198,7 @@ def test_a_log_of_another_processor_agrees_up_to_rounding_and_a_changed_one_does
         source = Source(connection, study._id, "trial")
         state = replay(source, study.spec, last.seq - 1, stored=())
     asked, raw = question_of(state, last.body), last.body["context"]
-    again = body_of(decide_next(state, asked, raw), raw, state, noted_in(last.body))
+    again = body_of(decide_next(state, asked, raw)[0], raw, state, noted_in(last.body))
     for cost, share, agrees in (("heat", 1e-13, True), ("heat", 1e-6, False), ("load", 1e-6, False)):
         body = json.loads(json.dumps(last.body))
         body["numbers"][f"{cost}.cost"] *= 1.0 + share

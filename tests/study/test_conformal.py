@@ -79,7 +79,7 @@ def test_a_snapshot_knows_what_was_left_out(shelf, tmp_path):
     from safedial.study.snapshot import pack, unpack
 
     state = study._write(lambda transaction: transaction.state, True)
-    assert state.learner._state.rounds.rows("left").any()
+    assert state.learning._state.rounds.rows("left").any()
     assert pack(unpack(study.spec, pack(state))) == pack(state)
 
 
@@ -88,7 +88,7 @@ def test_a_void_after_the_outcome_is_left_out_too(shelf):
     list(play(study, 60))
     study.void(id_at(study, 2), reason="the wrong patient", unrelated=True)
     state = study._write(lambda transaction: transaction.state, True)
-    assert state.learner._state.rounds.left[0]
+    assert state.learning._state.rounds.left[0]
     assert study.verify().ok
 
 
@@ -98,7 +98,7 @@ def test_nothing_applied_is_left_out_where_vouched_for(shelf):
     for vouched in (True, False):
         decision = study.ask([0.1, 0.2, 1.0])
         study.tell(decision.id, reward=0.0, cost=0.0, applied_action=0.0, unrelated=vouched)
-    left = study._write(lambda transaction: transaction.state.learner._state.rounds.rows("left"), True)
+    left = study._write(lambda transaction: transaction.state.learning._state.rounds.rows("left"), True)
     assert np.flatnonzero(left).tolist() == [30]
     assert study.verify().ok
 
@@ -174,12 +174,12 @@ def test_a_pilot_that_differs_alarms_only_where_it_calibrates(shelf, history, st
     assert study.verify().ok
 
 
-def test_a_correction_folds_the_guards_again(shelf):
+def test_a_correction_replays_the_guards_too(shelf):
     study = create_study("trial", SPEC, storage=shelf)
     list(play(study, 60))
-    before = study._write(lambda transaction: list(transaction.state.learner._state.tried), True)
+    before = study._write(lambda transaction: list(transaction.state.learning._state.tried), True)
     study.correct(id_at(study, 2), reason="typing error", applied_action=0.9)
-    after = study._write(lambda transaction: list(transaction.state.learner._state.tried), True)
+    after = study._write(lambda transaction: list(transaction.state.learning._state.tried), True)
     assert (0.9 in after, 0.9 in before) == (True, False)
     assert study.verify().ok
 

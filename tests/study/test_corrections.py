@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from safedial.study import replay_log, replayer
 from safedial.study.manage import create_study, open_study
 from safedial.study.store import Store
 from tests.study.conftest import SPEC
@@ -12,6 +11,7 @@ CASES = {
     "in order": {},
     "as they arrive": {"learning_order": "arrival"},
     "mixture": {"radius": "mixture"},
+    "by the order of outcomes": {"radius": "noise-adaptive"},
 }
 
 
@@ -23,8 +23,7 @@ def store(tmp_path):
 
 def twins(store, **options):
     """Two studies that shall end alike."""
-    # A wrong report of 0.5 at a thousandth of a dose would be too large to exchange in place.
-    rules = {**SPEC, "probe": "sqrt", "guard": {"alarm_level": 1e-300}, **options}
+    rules = {**SPEC, "guard": {"alarm_level": 1e-300}, **options}
     return [create_study(name, rules, storage=store) for name in ("first", "later")]
 
 
@@ -63,34 +62,31 @@ def run(studies, rounds, rng, *, lost=-1, wrong=lambda number: number % 4 == 0):
 
 
 def same(first, later):
+    """What was counted, what was learned, and what follows from it, are the same, bit for bit. Returns what each says
+    of itself.
+    """
     one, other = first.status(), later.status()
     for name in ("decisions", "outcomes", "violations", "void", "informative_rounds", "frozen", "unwatched"):
         assert one[name] == other[name]
-    assert one["evidence"] == pytest.approx(other["evidence"], rel=1e-9)
-    contexts = np.random.default_rng(5).uniform(-0.6, 0.6, (5, 2)).tolist()
-    for context in contexts:
+    assert one["evidence"] == other["evidence"]
+    mine, theirs = (study._run(lambda transaction: transaction.state.learning.state()) for study in (first, later))
+    assert [(name, np.asarray(each).tobytes()) for name, each in mine.items()] == [
+        (name, np.asarray(each).tobytes()) for name, each in theirs.items()
+    ]
+    for context in np.random.default_rng(5).uniform(-0.6, 0.6, (5, 2)).tolist():
         mine, theirs = first.ask(context), later.ask(context)
-        assert mine.action == pytest.approx(theirs.action, rel=1e-9)
-        assert mine.certificate["cost_upper"] == pytest.approx(theirs.certificate["cost_upper"], rel=1e-9, abs=1e-9)
-    return other
+        assert (mine.action, mine.certificate["cost_upper"]) == (theirs.action, theirs.certificate["cost_upper"])
+    return one, other
 
 
 @pytest.mark.parametrize("options", CASES.values(), ids=CASES)
 @pytest.mark.parametrize("lost", [-1, 13], ids=["none lost", "one lost"])
-def test_corrected_rounds_count_as_if_reported_rightly_at_first_without_a_replay(store, options, lost, monkeypatch):
-    replay = replay_log.replay_again
-
-    def no_replay(*words, **options):
-        made = replay(*words, **options)
-        assert not made.replayed, "a log was replayed"
-        return made
-
-    for module in (replay_log, replayer):
-        monkeypatch.setattr(module, "replay_again", no_replay)
+def test_corrected_rounds_count_as_if_reported_rightly_at_first(store, options, lost):
     first, later = twins(store, **options)
     run((first, later), 40, np.random.default_rng(1), lost=lost)
-    end = same(first, later)
-    assert end["corrected_violations"] > 0
+    one, other = same(first, later)
+    assert one["noise_evidence"] == other["noise_evidence"] != 1.0
+    assert other["corrected_violations"] > one["corrected_violations"] == 0
     assert later.verify().ok
     assert open_study("later", storage=store).state_digest() == later.state_digest()
 
@@ -109,7 +105,7 @@ def test_a_round_that_still_waits_for_earlier_ones_is_corrected_too(store):
     same(first, later)
 
 
-def test_a_replay_for_another_reason_keeps_what_was_corrected_in_place(store):
+def test_a_replay_for_a_void_keeps_what_was_corrected(store):
     first, later = twins(store)
     advised = run((first, later), 20, np.random.default_rng(2))
     ids = [[row["decision_id"] for row in study.rows()] for study in (first, later)]
@@ -122,7 +118,6 @@ def test_a_replay_for_another_reason_keeps_what_was_corrected_in_place(store):
     same(first, later)
     assert later.verify().ok
     assert open_study("later", storage=store).state_digest() == later.state_digest()
-    assert {"in_place", "applied_action"} <= set().union(*(event["body"] for event in later.about(ids[1][1])))
 
 
 def test_a_misread_cost_no_longer_counts_against_the_noise_once_it_is_corrected(store):
@@ -134,20 +129,11 @@ def test_a_misread_cost_no_longer_counts_against_the_noise_once_it_is_corrected(
     later.tell(theirs.id, reward=0.1, cost=1000.0)
     assert later.status()["stop_reason"] == "noise_broken"
     later.correct(theirs.id, cost=0.1, reason="a decimal point was missing")
-    assert later.status()["noise_evidence"] == pytest.approx(first.status()["noise_evidence"], rel=0.2)
+    assert later.status()["noise_evidence"] == first.status()["noise_evidence"] < 200.0
     assert later.status()["stop_reason"] == "noise_broken", "a person decides when to go on"
     later.resume("the value was a typing error")
     assert later.ask(context).guarantee == first.ask(context).guarantee
     assert later.verify().ok
-
-
-def test_what_depends_on_the_order_of_outcomes_is_replayed(store):
-    study = create_study("adaptive", {**SPEC, "radius": "noise-adaptive"}, storage=store)
-    asked = study.ask([0.3, 0.1])
-    study.tell(asked.id, reward=0.1, cost=0.1)
-    study.correct(asked.id, cost=0.2, reason="misread")
-    assert "in_place" not in study.events()["events"][-1]["body"]
-    assert study.verify().ok
 
 
 def test_a_correction_of_a_round_from_before_a_resume_does_not_count_in_the_new_evidence(store):
@@ -174,14 +160,13 @@ def test_a_corrected_outcome_that_shows_nothing_is_counted_once(store):
     assert study.verify().ok
 
 
-def test_a_value_that_dwarfs_all_others_is_taken_out_by_a_replay(store):
+def test_a_value_that_dwarfs_all_others_leaves_no_trace(store):
     first, later = twins(store)
     for study, typed in ((first, 0.1), (later, 1e150)):
         asked = study.ask([0.5, 0.1])
         study.tell(asked.id, reward=0.1, cost=typed)
         if study is later:
             study.correct(asked.id, cost=0.1, reason="misread")
-            assert "in_place" not in study.about(asked.id)[-1]["body"]
             study.resume("it was a typing error")
     same(first, later)
 

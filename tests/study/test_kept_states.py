@@ -105,7 +105,7 @@ def study_bytes(study):
 def containers(state):
     """Whatever of a state an event could change in place, with where it is."""
     for phase in state.phases:
-        for owner in (phase, phase.watch, phase.scatter, phase.learner):
+        for owner in (phase, phase.watch, phase.learning):
             for name, value in vars(owner).items():
                 if isinstance(value, (list, dict, deque, set, np.ndarray)) or type(value).__name__ == "array":
                     yield f"{type(owner).__name__}.{name}", value

@@ -1,5 +1,5 @@
 """Open, late and missing outcomes neither blind the watch of HP-Conformal, HP-Shield and HP-Student nor raise false
-alarms. The control is a learner to which every outcome is reported at once.
+alarms. The control is a policy to which every outcome is reported at once.
 """
 
 import numpy as np
@@ -11,25 +11,25 @@ from safedial.policies.conformal import calibrates
 from safedial.rounds.outcome import Outcome, normalise
 from safedial.study.manage import create_study
 from safedial.study.store import Store
-from tests.study.test_throttled import KINDS, START, learner_of, opened, play, rules_of
+from tests.study.test_throttled import KINDS, START, learning_of, opened, play, rules_of
 
 
-class Learning:
-    """A learner of one kind, told of each round's outcome `late` rounds after its decision, or never (None)."""
+class Rounds:
+    """A policy of one kind, told of each round's outcome `late` rounds after its decision, or never (None)."""
 
     def __init__(self, kind, seed=3):
-        self.learner, self.rng, self.count, self.due = learner_of(kind), np.random.default_rng(seed), 0, []
+        self.learning, self.rng, self.count, self.due = learning_of(kind), np.random.default_rng(seed), 0, []
 
     def round(self, noise, late=0):
-        learner, context = self.learner, np.array([1.0, self.rng.uniform(-1.0, 1.0)])
-        place, costs = opened(learner, context), 0.5 * (0.5 + noise)
-        told = {"first": costs, "second": 0.1 * costs} if learner.rules.spec.costs else costs
-        sample = normalise(learner.rules, Outcome(0.5, 0.1, told), context)
+        learning, context = self.learning, np.array([1.0, self.rng.uniform(-1.0, 1.0)])
+        place, costs = opened(learning, context), 0.5 * (0.5 + noise)
+        told = {"first": costs, "second": 0.1 * costs} if learning.rules.spec.costs else costs
+        sample = normalise(learning.rules, Outcome(0.5, 0.1, told), context)
         if late is not None:
             self.due.append((self.count + late, context, sample, place))
         for when, *report in [each for each in self.due if each[0] <= self.count]:
             self.due.remove((when, *report))
-            learner.learn(report[0], 1.0, *report[1:])
+            learning.learn(report[0], 1.0, *report[1:])
         self.count += 1
         return place
 
@@ -41,7 +41,7 @@ class Learning:
         """How many rounds far above the others raise the alarm."""
         for number in range(1, most + 1):
             self.round(1.5 + self.rng.uniform(), late=None if number == 1 and first_open else late)
-            if self.learner.alarmed:
+            if self.learning.stop_rule:
                 return number
         return most + 1
 
@@ -49,7 +49,7 @@ class Learning:
 @pytest.mark.parametrize("before", [0, 3])
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_open_outcome_does_not_blind_the_alarm(kind, before):
-    control, blinded = Learning(kind), Learning(kind)
+    control, blinded = Rounds(kind), Rounds(kind)
     control.usual(KINDS[kind] + before)
     blinded.usual(KINDS[kind] + before)
     assert blinded.rounds_to_alarm(first_open=True) <= min(90, control.rounds_to_alarm()) + 10
@@ -70,8 +70,8 @@ def test_a_study_with_one_open_outcome_stops_and_verifies(tmp_path):
 
 
 MISSING = {
-    "never reported": lambda learner, place: None,
-    "lost": lambda learner, place: learner.lose(place),
+    "never reported": lambda learning, place: None,
+    "lost": lambda learning, place: learning.lose(place),
 }
 
 
@@ -85,14 +85,14 @@ def test_outcomes_that_are_missing_because_of_what_they_were_raise_no_alarm(coun
     """
     runs, crossed = count(12, 200), 0
     for seed in range(runs):
-        learning, rng = Learning("conformal", seed), np.random.default_rng([seed, 1])
+        rounds, rng = Rounds("conformal", seed), np.random.default_rng([seed, 1])
         for number in range(450):
             noise = 0.1 * rng.standard_normal()
             gone = (number < 300 and noise > 0.05) if half == "high" else (number >= 300 and noise < 0.05)
-            place = learning.round(noise, late=None if gone else 0)
+            place = rounds.round(noise, late=None if gone else 0)
             if gone:
-                MISSING[end](learning.learner, place)
-        crossed += learning.learner.alarmed
+                MISSING[end](rounds.learning, place)
+        crossed += rounds.learning.stop_rule != ""
     assert crossed <= binom.isf(1e-6, runs, 0.01)
 
 
@@ -125,64 +125,64 @@ def test_a_round_that_is_open_for_long_is_passed():
     for _ in range(1, 300):
         bets.tell(bets.open(), low=0.5)
     assert (bets.evidence().value < 1.0, bets.next) == (True, 300)
-    learning = Learning("conformal")
-    learning.usual(3000)
-    first = learning.count
-    while not calibrates(learning.count):
-        learning.round(0.0)
-    learning.round(0.0, late=None)
-    learning.usual(PATIENCE + 1)
-    state = learning.learner._state
+    rounds = Rounds("conformal")
+    rounds.usual(3000)
+    first = rounds.count
+    while not calibrates(rounds.count):
+        rounds.round(0.0)
+    rounds.round(0.0, late=None)
+    rounds.usual(PATIENCE + 1)
+    state = rounds.learning._state
     state.bets.settle()
-    assert state.bets.next == learning.count
-    assert state.next_fit > learning.count > first + PATIENCE
+    assert state.bets.next == rounds.count
+    assert state.next_fit > rounds.count > first + PATIENCE
 
 
 def test_late_outcomes_give_the_conformal_evidence_that_prompt_ones_give():
-    prompt, late = Learning("conformal"), Learning("conformal")
+    prompt, late = Rounds("conformal"), Rounds("conformal")
     for number in range(400):
         noise = 0.1 * np.sin(7.0 * number)
         prompt.round(noise)
         late.round(noise, late=0 if number < 380 else 400 - 1 - number)
-    assert late.learner._state.fitted <= 380
-    assert late.learner.evidence == prompt.learner.evidence != 1.0
+    assert late.learning._state.fitted <= 380
+    assert late.learning.evidence == prompt.learning.evidence != 1.0
 
 
 @pytest.mark.parametrize("kind", ["conformal", "student"])
-def test_a_learner_with_open_rounds_goes_on_from_its_saved_state(kind):
-    learning, again = Learning(kind), learner_of(kind)
+def test_a_policy_with_open_rounds_goes_on_from_its_saved_state(kind):
+    rounds, again = Rounds(kind), learning_of(kind)
     for number in range(240):
-        noise = 0.1 * learning.rng.standard_normal()
-        learning.round(noise, late=None if number % 9 == 5 else 4 * (number % 7 == 0) + 60 * (number % 31 == 0))
+        noise = 0.1 * rounds.rng.standard_normal()
+        rounds.round(noise, late=None if number % 9 == 5 else 4 * (number % 7 == 0) + 60 * (number % 31 == 0))
         if number > 100:
-            again = learner_of(kind)
-            again.restore(learning.learner.state())
-            assert again.evidence == learning.learner.evidence
+            again = learning_of(kind)
+            again.restore(rounds.learning.state())
+            assert again.evidence == rounds.learning.evidence
 
 
 def test_a_round_that_is_left_out_late_is_no_member():
-    learning, other = Learning("conformal"), Learning("conformal")
-    for each in (learning, other):
+    rounds, other = Rounds("conformal"), Rounds("conformal")
+    for each in (rounds, other):
         each.usual(60)
         while not calibrates(each.count):
             each.round(0.0)
         place = each.round(9.0, late=None)
         each.usual(60)
-        if each is learning:
-            each.learner.leave_out(place)
+        if each is rounds:
+            each.learning.leave_out(place)
         each.usual(30)
-    assert learning.learner.evidence != other.learner.evidence
+    assert rounds.learning.evidence != other.learning.evidence
 
 
 @pytest.mark.parametrize("kind", ["conformal", "student"])
 def test_rounds_from_before_a_resume_are_not_counted_again(kind):
-    learning = Learning(kind)
-    learning.usual(KINDS[kind])
-    assert learning.rounds_to_alarm(first_open=True) <= 60
-    learning.learner.restart_evidence()
-    assert (learning.learner.evidence, learning.learner.alarmed) == (1.0, False)
-    learning.round(0.0)
-    assert not learning.learner.alarmed
+    rounds = Rounds(kind)
+    rounds.usual(KINDS[kind])
+    assert rounds.rounds_to_alarm(first_open=True) <= 60
+    rounds.learning.restart_evidence()
+    assert (rounds.learning.evidence, rounds.learning.stop_rule) == (1.0, "")
+    rounds.round(0.0)
+    assert not rounds.learning.stop_rule
 
 
 def test_rounds_from_before_a_resume_are_not_counted_again_by_the_shield():
@@ -196,8 +196,8 @@ def test_rounds_from_before_a_resume_are_not_counted_again_by_the_shield():
     assert not bets.evidence().crossed
 
 
-def test_before_it_has_a_fit_a_learner_s_evidence_begins_anew_as_it_was():
-    learner = learner_of("conformal")
-    play(learner, 0.5, 0.0)
-    learner.restart_evidence()
-    assert learner.evidence == 1.0
+def test_before_it_has_a_fit_a_policy_s_evidence_begins_anew_as_it_was():
+    learning = learning_of("conformal")
+    play(learning, 0.5, 0.0)
+    learning.restart_evidence()
+    assert learning.evidence == 1.0

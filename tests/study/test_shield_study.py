@@ -348,7 +348,7 @@ def test_contexts_that_a_mask_gives_nothing_are_left_out_whatever_was_learned(sh
     study = make(shelf, guard=mask, growth=growth.additive(0.1, 4.0), dial=Dial(high=20, levels=(2, 4, 8, 20)))
     low = study.ask({"dose": 1.0, "weight": 45.0})
     assert (low.action, low.limit) == (0.0, "mask")
-    rounds = state_of(study).learner._state.groups[0].rounds
+    rounds = state_of(study).learning._state.groups[0].rounds
     assert np.isnan(rounds.rows("limit")).tolist() == [True]
     assert study.waiting() == []
 
@@ -370,7 +370,7 @@ def test_a_throttled_round_tolerates_nothing_and_an_excess_in_it_counts(shelf):
     study.tell(last.id, reward=0.0, cost=2.5, applied_action=0.5, throttled=True)
     before = study.status()
     assert decision.guarantee == "bracket"
-    assert state_of(study).learner._state.groups[0].rounds.rows("limit")[-1] == -math.inf
+    assert state_of(study).learning._state.groups[0].rounds.rows("limit")[-1] == -math.inf
     study.tell(study.ask({"dose": 4.0, "weight": 70.0}).id, reward=0.0, cost=1.5, applied_action=0.5, throttled=True)
     after = study.status()
     assert after["violations"] == before["violations"]

@@ -47,7 +47,7 @@ def advised(each):
     from safedial.study.reducer import decide_next
 
     vector = np.array([0.6, 0.3])
-    return decide_next(each.state, Asked(vector, float(np.linalg.norm(vector))), [0.6, 0.3]).action
+    return decide_next(each.state, Asked(vector, float(np.linalg.norm(vector))), [0.6, 0.3])[0].action
 
 
 def test_a_changed_byte_of_the_first_event_is_refused(played):
@@ -76,7 +76,7 @@ def doctored(content):
     start = content.index(b"\n") + 1
     for name, kind, _ in head["arrays"]:
         size = arrays[name].nbytes
-        if name.startswith("learner.") and kind == "<f8" and size:
+        if name.startswith("learning.") and kind == "<f8" and size:
             content = content[:start] + (arrays[name] * 1.5).tobytes() + content[start + size :]
         start += size
     return content

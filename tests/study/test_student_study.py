@@ -207,7 +207,7 @@ def test_a_log_of_another_processor_agrees_up_to_rounding_and_a_changed_one_does
     with study.store.engine.connect() as connection:
         state = replay(Source(connection, study._id, "trial"), study.spec, last.seq - 1, stored=())
     asked, raw = question_of(state, last.body), last.body["context"]
-    again = body_of(decide_next(state, asked, raw), raw, state, noted_in(last.body))
+    again = body_of(decide_next(state, asked, raw)[0], raw, state, noted_in(last.body))
     assert last.body["numbers"]["cost"] != 0.0
     for share, agrees in ((1e-13, True), (1e-4, False)):
         body = json.loads(json.dumps(last.body))

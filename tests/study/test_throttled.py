@@ -4,11 +4,11 @@ control's, in which every outcome is reported as it is, and stays as rare as gua
 
 import numpy as np
 import pytest
-from safedial.rounds.kinds import make_learner
 from scipy.stats import binom
 
 from safedial import Cost, SafetySpec, hp_conformal, hp_student
 from safedial.policies.policy import Asked
+from safedial.rounds.learning import Learning
 from safedial.rounds.outcome import Outcome, for_the_watch, normalise
 from safedial.rounds.rules import Rules
 from safedial.study.manage import create_study
@@ -35,42 +35,39 @@ def rules_of(kind):
     return SafetySpec(**spec), policy
 
 
-def learner_of(kind):
+def learning_of(kind):
     spec, policy = rules_of(kind)
     fields = {"spec": spec, "policy": policy, "dim": 2, "start_action": START}
-    return make_learner(Rules.from_dict(fields))
+    return Learning(Rules.from_dict(fields))
 
 
-def opened(learner, context):
+def opened(learning, context):
     """The place of a new round, which is given 0.5."""
-    learner.begin()
-    if learner.reads_questions:
-        asked = Asked(context, 1.0, 1.0)
-        return learner._open(asked, learner.policy.bound(learner._state, asked), 0.5)
-    learner.predict(context, 1.0)
-    return learner.open(context)
+    asked = Asked(context, 1.0, 1.0)
+    learning.policy.begin(learning._state, asked)
+    return learning._open(asked, learning.policy.bound(learning._state, asked), 0.5)
 
 
-def play(learner, quotient, context, given=None):
+def play(learning, quotient, context, given=None):
     """One round: C/g is `quotient`, at a setting of 0.5; where one is `given`, it was lowered to that."""
-    rules, context = learner.rules, np.array([1.0, context])
-    place, costs = opened(learner, context), (given or 0.5) * quotient
+    rules, context = learning.rules, np.array([1.0, context])
+    place, costs = opened(learning, context), (given or 0.5) * quotient
     told = {"first": costs, "second": 0.1 * costs} if rules.spec.costs else costs
     if given is None:
-        learner.learn(context, 1.0, normalise(rules, Outcome(0.5, 0.1, told), context), place)
+        learning.learn(context, 1.0, normalise(rules, Outcome(0.5, 0.1, told), context), place)
     else:
-        learner.throttled(context, for_the_watch(rules, given, told, 0.0), place, 0.5)
-        learner.lose(place)
+        learning.throttled(context, for_the_watch(rules, given, told, 0.0), place)
+        learning.lose(place)
 
 
 def rounds_to_alarm(kind, rounds, given=None):
-    """How many rounds far above the others raise the alarm of a learner with `rounds` of them."""
-    learner, rng = learner_of(kind), np.random.default_rng(3)
+    """How many rounds far above the others raise the alarm of a policy with `rounds` of them."""
+    learning, rng = learning_of(kind), np.random.default_rng(3)
     for number in range(rounds + 40):
         before = number < rounds
         noise = 0.1 * rng.standard_normal() if before else 1.5 + rng.uniform()
-        play(learner, 0.5 + noise, rng.uniform(-1.0, 1.0), None if before else given)
-        if learner.alarmed:
+        play(learning, 0.5 + noise, rng.uniform(-1.0, 1.0), None if before else given)
+        if learning.stop_rule:
             return number + 1 - rounds
     return 41
 
@@ -108,41 +105,41 @@ def test_the_watch_stays_valid_where_high_outcomes_are_throttled(count, kind):
     """
     rng, runs, crossed = np.random.default_rng(5), count(5, 300), 0
     for _ in range(runs):
-        learner = learner_of(kind)
+        learning = learning_of(kind)
         for number in range(100):
             noise = 0.1 * rng.standard_normal()
             lowered = rng.uniform(0.1, 0.5) if number > 25 and noise > 0.13 else None
-            play(learner, 0.5 + noise, rng.uniform(-1.0, 1.0), lowered)
-        crossed += learner.alarmed
+            play(learning, 0.5 + noise, rng.uniform(-1.0, 1.0), lowered)
+        crossed += learning.stop_rule != ""
     assert crossed <= binom.isf(1e-6, runs, 0.02)
 
 
 @pytest.mark.parametrize("kind", ["conformal", "student"])
-def test_a_learner_with_throttled_rounds_goes_on_from_its_saved_state(kind):
-    learner, again, rng = learner_of(kind), learner_of(kind), np.random.default_rng(7)
+def test_a_policy_with_throttled_rounds_goes_on_from_its_saved_state(kind):
+    learning, again, rng = learning_of(kind), learning_of(kind), np.random.default_rng(7)
     for number in range(120):
         noise, context = 0.1 * rng.standard_normal(), rng.uniform(-1.0, 1.0)
         lowered = 0.3 if number > 30 and number % 3 == 0 else None
-        play(learner, 0.5 + noise, context, lowered)
+        play(learning, 0.5 + noise, context, lowered)
         if number == 80:
-            again.restore(learner.state())
+            again.restore(learning.state())
         elif number > 80:
             play(again, 0.5 + noise, context, lowered)
-            assert again.evidence == learner.evidence
-    assert learner.evidence != 1.0
+            assert again.evidence == learning.evidence
+    assert learning.evidence != 1.0
 
 
-def own_evidence(learner):
+def own_evidence(learning):
     """The evidence of each part of a policy."""
-    found = (part.evidence(learner._state[name]) for name, part in learner.policy.parts.items())
+    found = (part.evidence(learning._state[name]) for name, part in learning.policy.parts.items())
     return [float(each.value) for rules in found for each in rules.values()]
 
 
 def test_a_round_that_waits_no_longer_is_no_evidence_again():
-    learner, rng = learner_of("student either"), np.random.default_rng(3)
+    learning, rng = learning_of("student either"), np.random.default_rng(3)
     for _ in range(60):
-        play(learner, 0.2 + 0.1 * rng.standard_normal(), rng.standard_normal())
-    before = own_evidence(learner)
-    told = for_the_watch(learner.rules, 0.5, 50.0, 0.0)
-    learner.throttled(np.array([1.0, 0.0]), told, 3, 0.5)
-    assert own_evidence(learner) == before
+        play(learning, 0.2 + 0.1 * rng.standard_normal(), rng.standard_normal())
+    before = own_evidence(learning)
+    told = for_the_watch(learning.rules, 0.5, 50.0, 0.0)
+    learning.throttled(np.array([1.0, 0.0]), told, 3)
+    assert own_evidence(learning) == before

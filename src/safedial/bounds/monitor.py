@@ -77,8 +77,8 @@ def update(monitor: Monitor, violated: Any, risk: Any) -> Monitor:
 
 
 def revise(monitor: Monitor, count: Any = 1.0) -> Monitor:
-    """Revise a round that was counted as kept but turned out to exceed τ; `count` is −1 if it did not, after all, and
-    0 in lanes where nothing is revised.
+    """Revise a round that was counted as kept but turned out to exceed τ; `count` is 0 in lanes where nothing is
+    revised.
 
     >>> late = revise(update(init(), violated=False, risk=0.01))
     >>> bool(abs(evidence(late) - evidence(update(init(), violated=True, risk=0.01))) < 1e-12)

@@ -98,10 +98,20 @@ def as_policy(policy: str | Policy) -> Policy:
     made = _default(policy) if isinstance(policy, str) else policy
     way_out = "call it, which makes a policy" if callable(policy) else ", ".join(POLICIES)
     require(isinstance(made, Policy), "policy", policy, "must be a policy or the name of one", way_out)
-    missing = missing_methods(made)
-    words = f"lacks {', '.join(missing)}"
-    require(not missing, "policy", made.name or type(made).__name__, words, "define it as policies.policy says")
+    if made.is_own:
+        _check_own(made)
     return made
+
+
+def _check_own(policy: Policy) -> None:
+    """Refuse a class of one's own that is not whole, or whose name is not its own: save files and logs know a policy by
+    its name.
+    """
+    name, kind = policy.name, type(policy).__name__
+    words = f"goes by {name!r}, which is " + ("a policy of this package" if name else "no name")
+    require(name and name not in FACTORIES, "policy", kind, words, 'give the class one: name = "..."')
+    missing = missing_methods(policy)
+    require(not missing, "policy", name, f"lacks {', '.join(missing)}", "define it as policies.policy says")
 
 
 def guaranteed_risk(policy: Policy, spec: SafetySpec) -> Any:

@@ -17,9 +17,10 @@ agree about the reward. Where one has no bound yet nothing is proved, and no set
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,27 @@ UNION = (
 )
 
 
+DATA = (
+    "name", "label", "guarantee", "in_order", "counts", "reads_reward", "learns", "zero_tells", "knows_truth",
+    "randomised", "zero_one", "takes_proposal", "takes_history", "counts_starts", "allows_past_zeros", "history_counts",
+    "direction", "exact_dose", "names_rounds", "most_rounds", "stop_rules", "plain_numbers", "watches_lanes",
+    "excludes", "needs", "marginal", "is_own",
+)  # fmt: skip
+"""What drivers ask of a policy, and of those that it is made of alike."""
+
+
+def _goes_by(one: str, names: tuple[str, ...]) -> Callable[[type], type]:
+    """A class whose data `names` are those of the policy in its field `one`."""
+
+    def made(kind: type) -> type:
+        for name in names:
+            setattr(kind, name, property(attrgetter(f"{one}.{name}")))
+        return kind
+
+    return made
+
+
+@_goes_by("of", DATA)
 @dataclass(frozen=True, kw_only=True)
 class Smallest(Policy):
     """No more than any part allows, and nothing until all are ready. It goes by the name and options of its parts."""
@@ -57,18 +79,6 @@ class Smallest(Policy):
     named: Policy | None = None
     """The policy with the options that follow from the task, if any do."""
 
-    name = property(lambda self: self.of.name)  # pyright: ignore[reportAssignmentType] -- data of the parts
-    label = property(lambda self: self.of.label)  # pyright: ignore[reportAssignmentType]
-    guarantee = property(lambda self: self.of.guarantee)  # pyright: ignore[reportAssignmentType]
-    in_order = property(lambda self: self.of.in_order)  # pyright: ignore[reportAssignmentType]
-    counts = property(lambda self: self.of.counts)  # pyright: ignore[reportAssignmentType]
-    reads_reward = property(lambda self: self.of.reads_reward)  # pyright: ignore[reportAssignmentType]
-    learns = property(lambda self: self.of.learns)  # pyright: ignore[reportAssignmentType]
-    randomised = property(lambda self: self.of.randomised)  # pyright: ignore[reportAssignmentType]
-    stop_rules = property(lambda self: self.of.stop_rules)  # pyright: ignore[reportAssignmentType]
-    excludes = property(lambda self: self.of.excludes)  # pyright: ignore[reportAssignmentType]
-    plain_numbers = property(lambda self: self.of.plain_numbers)  # pyright: ignore[reportAssignmentType]
-    watches_lanes = property(lambda self: self.of.watches_lanes)  # pyright: ignore[reportAssignmentType]
     options = property(lambda self: (self.named or self.of).options)  # pyright: ignore[reportAssignmentType]
 
     @cached_property
@@ -269,6 +279,7 @@ def _all(each: Any) -> Any:
 # --- Either guarantee suffices
 
 
+@_goes_by("whole", (*DATA, "uncompiled", "options"))
 @dataclass(frozen=True, kw_only=True)
 class Either(Policy):
     """The smallest of what the parts allow, and the start until all have a bound. It goes by the name and options of
@@ -280,16 +291,6 @@ class Either(Policy):
 
     members: Mapping[str, Policy] = field(hash=False)
     """The parts, before they know their task."""
-
-    name = property(lambda self: self.whole.name)  # pyright: ignore[reportAssignmentType] -- data of the whole
-    label = property(lambda self: self.whole.label)  # pyright: ignore[reportAssignmentType]
-    guarantee = property(lambda self: self.whole.guarantee)  # pyright: ignore[reportAssignmentType]
-    counts = property(lambda self: self.whole.counts)  # pyright: ignore[reportAssignmentType]
-    stop_rules = property(lambda self: self.whole.stop_rules)  # pyright: ignore[reportAssignmentType]
-    watches_lanes = property(lambda self: self.whole.watches_lanes)  # pyright: ignore[reportAssignmentType]
-    uncompiled = property(lambda self: self.whole.uncompiled)  # pyright: ignore[reportAssignmentType]
-    excludes = property(lambda self: self.whole.excludes)  # pyright: ignore[reportAssignmentType]
-    options = property(lambda self: self.whole.options)  # pyright: ignore[reportAssignmentType]
 
     @cached_property
     def parts(self) -> dict[str, Policy]:

@@ -255,7 +255,7 @@ class Sums:
         self.inverse = np.asfortranarray(np.eye(dim) / ridge)
         self.reward_rhs, self.cost_rhs = np.zeros(dim), np.zeros(dim)
         self.pending = Pending(dim)
-        self.samples = self.revisions = 0
+        self.samples = 0
         self.log_det = self.reward_squares = self.cost_squares = 0.0
         self.reward_energy = self.cost_energy = 0.0
         self.past: PastRounds | None = None
@@ -267,8 +267,8 @@ class Sums:
 
     @property
     def terms(self) -> int:
-        """How many terms Σ and b are sums of, at most: two roundings for each revision."""
-        return self.samples + self._dim + 2 * self.revisions
+        """How many terms Σ and b are sums of, at most."""
+        return self.samples + self._dim
 
     def certified(self, context: Array, norm: float) -> tuple[float, float, Array, float]:
         """(width, slack of the mean cost, direction, relative residual), repaired if the residual is large."""
@@ -308,18 +308,6 @@ class Sums:
         self._scaled = self.samples
         if self.samples % max(REBUILD_ROUNDS, REBUILD_DIMS * self._dim) == 0:
             self.rebuild()
-
-    def revise(self, context: Array, reward: float, cost: float, weight: float) -> None:
-        """Change the outcome of a sample by so much. Σ stays; b changes by ω(y′ − y)x. With it goes what bounds its
-        rounding: one more term in its sum, and, by the triangle inequality, a larger norm of the targets.
-        """
-        self._known = None
-        daxpy(context, self.reward_rhs, a=weight * reward)
-        daxpy(context, self.cost_rhs, a=weight * cost)
-        share = math.sqrt(weight)
-        self.reward_squares = round_up((math.sqrt(self.reward_squares) + share * abs(reward)) ** 2)
-        self.cost_squares = round_up((math.sqrt(self.cost_squares) + share * abs(cost)) ** 2)
-        self.revisions += 1
 
     def error(self, context: Array, norm: float, reward: float, cost: float) -> tuple[float, float, float]:
         """(width, |R/g − ⟨x,θ̂⟩|, |C/g − ⟨x,μ̂⟩|) before an update; the first and the last are upper bounds."""
@@ -493,7 +481,7 @@ class Certified:
         if self.radius == "noise-adaptive":
             seen = seen._replace(reward_energy=sums.reward_energy, cost_energy=sums.cost_energy)
         elif self.radius == "self-normalised":
-            if sums._factors is None or sums._factors.of != (sums.samples, sums.revisions):
+            if sums._factors is None or sums._factors.of != sums.samples:
                 sums._factors = factors_of(sums, self.spec)
             dual = certified_dual(sums, sums._factors, context, norm)
             seen = seen._replace(dual=dual, unshrunk=sums.unshrunk(context, norm))
@@ -532,10 +520,10 @@ class Certified:
 class Factors(NamedTuple):
     """What the vector w needs besides the context: Gμ̂ and, for each a, (a, the Cholesky factor of D, D⁻¹μ̂, the root).
 
-    They change only with the sums, whose numbers of samples and revisions they carry in `of`.
+    They change only with the sums, whose number of samples they carry in `of`.
     """
 
-    of: tuple[int, int]
+    of: int
     unshrunk: Array
     solved: list[tuple[float, Array, Array, float]]
 
@@ -555,7 +543,7 @@ def factors_of(sums: Sums, spec: SafetySpec) -> Factors:
         if not failed:
             root = math.sqrt(max(volume + a * (bound - ddot(rhs, shrunk)), LEAST * volume))
             solved.append((a, factor, shrunk, root))
-    return Factors((sums.samples, sums.revisions), rhs - ridge * coef, solved)
+    return Factors(sums.samples, rhs - ridge * coef, solved)
 
 
 def certified_dual(sums: Sums, factors: Factors, context: Array, norm: float) -> Dual:

@@ -131,7 +131,8 @@ class Questions:
         policy, request = self.policy, math.nan
         if asked.baseline:
             way_out = "report the whole cost; an additive bracket allows for what arises without any action"
-            raise refusal("baseline_cost", asked.baseline, "is not for hp_shield", way_out)
+            stated = float(f"{asked.baseline:.{DIGITS}g}")  # it was rounded up
+            raise refusal("baseline_cost", stated, "is not for hp_shield", way_out)
         if policy.chooser == "request":
             request = self._request(asked.proposal)
         elif policy.base != "proposal" and asked.proposal is not None:

@@ -379,6 +379,8 @@ class Agent:
 
     def _decide(self, asked: list[Asked]) -> list[Decision]:
         """Decide each of these rounds, all from what is known now."""
+        if len(asked) > 1:
+            self._rounds.learning.check_questions(asked, self.decisions)
         made = []
         for each in asked:
             decision, advice = self._advise(each, begin=not made)

@@ -11,7 +11,7 @@ from typing import Any
 
 from safedial.model.dial import rounded_down
 from safedial.model.guarantee import GUARANTEES
-from safedial.policies import FACTORIES, shown_spec
+from safedial.policies import shown_spec
 from safedial.policies.policy import Terms
 from safedial.rounds.decision import LIMITS, Certificate, Decision
 from safedial.rounds.rules import Rules
@@ -31,10 +31,10 @@ def certificate(decision: Decision, *, shared: bool = False) -> Certificate:
     """The certificate as plain values: the model, the bounds, the choice and the assumptions. If it is `shared`, its
     rules are those of all certificates, to be read only.
     """
-    terms, name = decision.terms, decision.rules.policy.name
+    terms, policy = decision.terms, decision.rules.policy
     facts = Certificate(_common(decision, terms, shared), **terms.facts)
-    if facts["holds"] and name not in FACTORIES:
-        facts["assumptions"] = [*facts["assumptions"], OWN.format(name)]
+    if facts["holds"] and policy.is_own:
+        facts["assumptions"] = [*facts["assumptions"], OWN.format(policy.name)]
     return facts
 
 

@@ -24,6 +24,7 @@ from safedial.rounds.decision import Decision, decide
 from safedial.rounds.outcome import Asked as Question
 from safedial.rounds.outcome import Round, Sample, check_reported, joined
 from safedial.rounds.rules import Rules
+from safedial.rounds.validation import in_row
 
 Residuals = tuple[float, float, float, float, float]
 
@@ -97,8 +98,7 @@ class Learning:
         # An amendment that keeps what was learned may have changed the rules, and a new epoch the policy's task.
         known = self.policy.task.spec
         policy = self.policy if rules.spec is known or rules.spec == known else rules.policy
-        baseline = round_up(question.baseline_cost) if question.baseline_cost else 0.0
-        asked = Asked(question.vector, question.norm, float(number), baseline, coin, question.proposal)
+        asked = asked_of(question, number, coin)
         state = self._state if recorded is None else recorded
         if self._prepares and begin and recorded is None:
             if preview:
@@ -110,6 +110,15 @@ class Learning:
         chosen = policy.choose(advice.bound, asked)
         given = {"number": number, "stop_reason": stop_reason or self._alarm(state), "starts": self.starts}
         return decide(rules, question, advice.bound, chosen, **given), advice
+
+    def check_questions(self, questions: list[Question], decided: int) -> None:
+        """Refuse several questions if one cannot be answered, before any is; the error names its row. `decided` is how
+        many were decided before.
+        """
+        if self._prepares:
+            state = copy.deepcopy(self._state)
+            for row, question in enumerate(questions):
+                in_row(row, self.policy.begin, state, asked_of(question, decided + row + 1))
 
     def open(self, advice: Advice | None, decision: Decision) -> int:
         """Open a decided round. Returns its place. Where the state follows no decisions, no advice is needed."""
@@ -360,6 +369,12 @@ def _sample(rules: Rules, row: list[float]) -> Sample:
     if rules.parts is None:
         return Sample(*row)
     return joined({name: Sample(*row[WIDTH * at : WIDTH * (at + 1)]) for at, name in enumerate(rules.parts)})
+
+
+def asked_of(question: Question, number: int, coin: float = 0.5) -> Asked:
+    """A question as a policy is asked it."""
+    baseline = round_up(question.baseline_cost) if question.baseline_cost else 0.0
+    return Asked(question.vector, question.norm, float(number), baseline, coin, question.proposal)
 
 
 def told_of(fate: int, sample: Sample, context: Any, norm: float) -> Told:

@@ -326,7 +326,7 @@ def saved_policy(saved: Mapping[str, Any], given: Policy | None) -> Policy:
     """The policy of a save file, from its written form; the given one if it or an option is the user's own."""
     name, options = saved["name"], {option: value for option, value in saved.items() if option != "name"}
     if given is not None:
-        require(given.name == name, "policy", given.name, f"must be the saved one, {name!r}")
+        require(as_policy(given).name == name, "policy", given.name, f"must be the saved one, {name!r}")
         return with_saved(given, options)
     own = [] if name in FACTORIES else ["policy"]
     own += sorted(key for key, value in options.items() if isinstance(value, dict) and "growth" not in value)

@@ -113,40 +113,26 @@ class Watch:
         *,
         throttled: bool = False,
         dropped: bool = False,
-    ) -> list[float]:
+    ) -> None:
         """Compare a reported outcome with the guarantee and the stated noise, whatever other rounds are open.
-        `dropped`: the policy takes nothing from it. Returns what it added to `tails`, or [].
+        `dropped`: the policy takes nothing from it.
         """
         if not self.counts:
             shows = _throttled_judges if throttled else judges
             hidden = dropped and self._hides(round_, sample)
             if round_.watched and (hidden or not shows(self.rules, sample, round_.action)):
                 self.unseen(round_)
-            return []
+            return
         scatters = sample.weight > 0.0 and round_.number > self.tails_from
         parts = self._parts(sample) if scatters or round_.watched else []
-        added = self._observe(parts, context, norm) if scatters else []
+        if scatters:
+            self._observe(parts, context, norm)
         over = self._exceeds(round_, sample, parts, throttled=throttled)
         if over is None:
             self.unseen(round_)
         elif over and round_.number > self.watched_from:
             self.monitor = monitor.revise(self.monitor)
             self.crossed = self.crossed or bool(monitor.alarm(self.monitor, self.level))
-        return added
-
-    def revised(self, round_: Round, before: Sample, after: Sample, added: list[float]) -> list[float]:
-        """Replace the outcome of a round, which had `added` to the tails; an alarm that has fired stays. Returns what
-        the new outcome added.
-        """
-        if added and round_.number > self.tails_from:
-            self.tails = [each - part for each, part in zip(self.tails, added, strict=True)]
-        parts = self._parts(before)
-        over = self._exceeds(round_, before, parts)
-        if over is None:
-            self.unseen(round_, -1)
-        elif over and round_.number > self.watched_from:
-            self.monitor = monitor.revise(self.monitor, -1.0)
-        return self.reported(round_, after, round_.context, round_.norm)
 
     def exceeded(self, round_: Round, sample: Sample, *, throttled: bool = False) -> bool:
         """Whether an outcome shows that a round exceeded its threshold at the advised setting."""
@@ -223,23 +209,21 @@ class Watch:
         elif rule == "too_many_unwatched":
             self.new_unwatched, self.new_watched, self.unwatched_from = 0, 0, rounds
 
-    def _observe(self, parts: list[Any], context: Array, norm: float) -> list[float]:
+    def _observe(self, parts: list[Any], context: Array, norm: float) -> None:
         """Compare the residuals of an outcome's parts with the stated noise. An estimate raised by rounding is not
-        noise. Returns what was added to `tails`.
+        noise.
         """
         found = list(self.tails)
         for place, (rules, of, part) in enumerate(parts, start=1):
             seen = self.learning.residuals(context, norm, part, of)
             if seen is None:
-                return []
+                return
             reward, reward_slack, cost, cost_slack, raised = seen
             if place == 1:
                 found[0] = monitor.observe(found[0], reward, reward_slack, rules.spec.reward_noise)
             found[place] = monitor.observe(found[place], cost, cost_slack + raised, rules.spec.cost_noise)
-        added = [new - old for new, old in zip(found, self.tails, strict=True)]
         self.tails = found
         self.noisy = self.noisy or self._is_noisy()
-        return added
 
     def packed(self) -> Any:
         """The monitor as an array, for a snapshot or a save file."""

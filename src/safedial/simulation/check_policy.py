@@ -22,7 +22,7 @@ from safedial.bounds.safe_set import safe_set
 from safedial.errors import InvalidInput
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import CONSTANTS, SafetySpec
-from safedial.policies import Policy, guaranteed_risk
+from safedial.policies import Policy, as_policy, guaranteed_risk
 from safedial.policies.linear import Linear
 from safedial.policies.policy import Asked
 from safedial.rounds.agent import Agent
@@ -361,6 +361,7 @@ def check_policy(factory: Callable[..., Policy], *, quiet: bool = False) -> Repo
     policy = factory() if callable(factory) else None
     if not isinstance(policy, Policy):
         raise InvalidInput(f"factory = {factory!r}: must be a function that returns a Policy")
+    as_policy(policy)
     ran, failures, silent = 0, {}, {}
     for name, check in _checks(policy, factory):
         try:

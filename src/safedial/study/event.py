@@ -173,7 +173,7 @@ class _Kinds(dict[str, Kind]):
 EVENT_KINDS = _Kinds({
     "study_created": Kind(creates_study=True),  # the whole specification
     "imported": Kind("imported", imports=True),  # a round from before the study, with its outcome
-    "decided": Kind("open", decides=True),  # context, prediction, action, the numbers of its certificate
+    "decided": Kind("open", decides=True),  # context, what was found, action, the numbers of its certificate
     "outcome": Kind("known", reports=True),  # reward, cost, applied action
     "correction": Kind("corrected", reports=True, revises=True),  # values that replace those of an outcome
     "voided": Kind("void", loses=True, final=True, revises=True),  # a round without an outcome that counts

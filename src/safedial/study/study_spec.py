@@ -39,7 +39,7 @@ from safedial.errors import is_whole, require
 from safedial.model.dial import Dial, read_labels, real
 from safedial.model.guarantee import CERTIFIED, GUARANTEES
 from safedial.model.spec import NAMES
-from safedial.policies import FACTORIES, Policy
+from safedial.policies import FACTORIES, Policy, as_policy
 from safedial.rounds.decision import Decision, intensity_of
 from safedial.rounds.rules import Rules, own_values, plain_options
 
@@ -359,9 +359,8 @@ def _policy(fields: Mapping[str, Any], own: Policy | None) -> dict[str, Any] | P
     default = {"name": stated.default_policy, **stated.default_options}
     given, options, own = fields.get("policy", default), {}, own_policy(fields) or own
     for each in (given, own):
-        if isinstance(each, Policy) and each.name in FACTORIES:
-            words = "is a name of this package, and the class is your own, which a log could not tell apart"
-            require(not each.is_own, "policy", each.name, words, "give the policy another name")
+        if isinstance(each, Policy):
+            as_policy(each)
     if isinstance(given, Policy):
         given = {"name": given.name, **(plain_options(given.options) if own else given.options)}
     proper = isinstance(given, (str, Mapping))

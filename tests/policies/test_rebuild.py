@@ -12,7 +12,7 @@ def symmetric(lower):
     return np.tril(lower) + np.tril(lower, -1).T
 
 
-def learner(dim, samples=10):
+def taught(dim, samples=10):
     rng = np.random.default_rng(dim)
     made = Sums(dim, 0.5)
     for _ in range(samples):
@@ -24,7 +24,7 @@ def learner(dim, samples=10):
 
 @pytest.mark.parametrize("dim", [1, 2, 255, 256, 257])
 def test_a_rebuild_inverts_what_was_accumulated(dim):
-    made = learner(dim)
+    made = taught(dim)
     gram = made.gram.copy()
     made.rebuild()
     np.testing.assert_allclose(symmetric(made.inverse) @ symmetric(gram), np.eye(dim), atol=1e-12)
@@ -33,7 +33,7 @@ def test_a_rebuild_inverts_what_was_accumulated(dim):
 
 
 def test_a_singular_gram_leaves_the_inverse_as_it_was():
-    made = learner(5)
+    made = taught(5)
     made.gram[3, 3] = -1.0
     before = np.tril(made.inverse).copy()
     made.rebuild()
@@ -41,7 +41,7 @@ def test_a_singular_gram_leaves_the_inverse_as_it_was():
 
 
 def test_a_rebuild_holds_no_third_matrix():
-    made = learner(768, samples=1)
+    made = taught(768, samples=1)
     tracemalloc.start()
     try:
         made.rebuild()
