@@ -402,8 +402,8 @@ class Policy:
     def restart(self, state: State) -> None:
         """Begin the evidence anew, after a person has found out what went wrong."""
 
-    def terms(self, decided: Decided | None) -> Terms:
-        """The certificate's words for a decision, or, given None, what does not depend on a single decision."""
+    def terms(self, decided: Decided) -> Terms:
+        """The certificate's words for a decision."""
         return Terms(f"none: policy {self.name} is your own, and nothing of it is proved here", [])
 
     def keeps(self, changed: set[str]) -> bool:

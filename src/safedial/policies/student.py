@@ -496,9 +496,7 @@ class HPStudent(Policy):
 
     # --- The certificate
 
-    def terms(self, decided: Decided | None) -> Terms:
-        if decided is None:
-            return Terms(self.statement(None), self._assumptions(self.guarantee))
+    def terms(self, decided: Decided) -> Terms:
         claimed = GUARANTEES[decided.guarantee].claimed
         assumptions = self._assumptions(decided.guarantee) if claimed else []
         return Terms(
@@ -508,10 +506,10 @@ class HPStudent(Policy):
             self._facts(decided),
         )
 
-    def statement(self, decided: Decided | None) -> str:
+    def statement(self, decided: Decided) -> str:
         """The guarantee in one sentence."""
-        guarantee, epoch = (self.guarantee, 1) if decided is None else (decided.guarantee, decided.numbers["epoch"])
-        spec, given, event = self.spec, GUARANTEES[guarantee], words.event(self.spec)
+        epoch, spec = decided.numbers["epoch"], self.spec
+        given, event = GUARANTEES[decided.guarantee], words.event(spec)
         limited = f"P({event}) <= {spec.violation_risk:g} in this round"
         if not given.proved:
             return f"none is proved yet: P({event}) rests on your judgement alone (you declared the start dose safe)"
