@@ -403,8 +403,10 @@ class Policy:
         """Begin the evidence anew, after a person has found out what went wrong."""
 
     def terms(self, decided: Decided) -> Terms:
-        """The certificate's words for a decision."""
-        return Terms(f"none: policy {self.name} is your own, and nothing of it is proved here", [])
+        """The certificate's words for a decision; by default those of the guarantee that its class claims."""
+        from safedial.policies.words import own_terms  # it needs the names of this module
+
+        return own_terms(self, decided)
 
     def keeps(self, changed: set[str]) -> bool:
         """Whether the state stays valid when these fields of the spec are amended."""

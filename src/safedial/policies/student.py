@@ -509,16 +509,16 @@ class HPStudent(Policy):
     def statement(self, decided: Decided) -> str:
         """The guarantee in one sentence."""
         epoch, spec = decided.numbers["epoch"], self.spec
-        given, event = GUARANTEES[decided.guarantee], words.event(spec)
-        limited = f"P({event}) <= {spec.violation_risk:g} in this round"
+        given = GUARANTEES[decided.guarantee]
+        limited = f"P({words.event(spec)}) <= {spec.violation_risk:g} in this round"
         if not given.proved:
-            return f"none is proved yet: P({event}) rests on your judgement alone (you declared the start dose safe)"
+            return words.statement(decided.guarantee, spec)
         if given.from_constants:
             return f"{limited}, from the constants (start-up)"
         if self.either:
             return f"{limited}, for Gaussian noise of any size, or for exchangeable rounds"
         if self.form == "per_round":
-            return f"{limited}, for Gaussian noise of any size"
+            return words.statement(self.guarantee, spec)
         sure = f"with probability {1.0 - spec.estimation_risk:g}"
         if self.form == "tolerance":
             return f"{sure} over the past rounds, {limited} given them, for Gaussian noise of any size"
