@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import safedial
 from safedial.errors import InvalidInput
-from safedial.policies.policy import Policy
+from safedial.policies.policy import Bound, Policy, StartSetting
 from safedial.simulation import engines
 from safedial.simulation.linear_world import LinearWorld
 from safedial.simulation.sweeps import parse_grid, run_sweep, sweep_rows
@@ -95,6 +97,66 @@ def test_its_certificate_says_that_nothing_is_proved() -> None:
     assert decision.guarantee == "none"
     assert decision.certificate["statement"] == "none: policy mean is your own, and nothing of it is proved here"
     assert "set the dial to 0.09999" in decision.explain()
+
+
+RISKS = {"violation_risk": 0.1, "estimation_risk": 0.05}
+OWN = "policy mean is your own: that its rule keeps the guarantee is your proof, not one of this package"
+CLAIMS = {
+    "certified": (SPEC, "P(cost > 0.5) <= 0.1 in this round"),
+    "joint": (replace(SPEC, guarantee="joint"), "P(cost > 0.5 in any round, ever) <= 0.1"),
+    "conformal": ({"violation_risk": 0.1}, "P(cost > 0.5) <= 0.1 in this round, for exchangeable rounds"),
+    "bracket": ({"violation_risk": 0.1}, "P(cost > 0.5) <= 0.1 in this round, for exchangeable rounds in the bracket"),
+    "student": (RISKS, "P(cost > 0.5) <= 0.1 in this round, for Gaussian noise of any size"),
+}
+
+
+@pytest.mark.parametrize("guarantee", CLAIMS)
+def test_a_guarantee_that_its_class_claims_stands_on_its_certificate_as_the_user_s_own_proof(guarantee: str) -> None:
+    class Claiming(Mean):
+        pass
+
+    Claiming.guarantee = guarantee
+    given, statement = CLAIMS[guarantee]
+    spec = safedial.SafetySpec(threshold=0.5, guarantee=guarantee, **given) if isinstance(given, dict) else given
+    decision = safedial.Agent(3, spec, policy=Claiming()).decide(CONTEXTS[0])
+    facts = decision.certificate
+    assert facts["holds"]
+    assert (facts["statement"], facts["assumptions"]) == (statement, [OWN])
+    assert all(words in decision.explain() for words in (f"Guarantee: {statement}.", "This holds if:", OWN))
+
+
+def test_a_start_that_is_declared_safe_rests_on_the_user_s_word_alone() -> None:
+    class Starting(Mean):
+        guarantee = "conformal"
+
+        def bound(self, state: Any, asked: Any) -> Bound:
+            return super().bound(state, asked)._replace(ready=False)
+
+        @property
+        def start(self) -> StartSetting:
+            return StartSetting(self.task.start_action)
+
+    spec = safedial.SafetySpec(threshold=0.5, guarantee="conformal", violation_risk=0.1)
+    decision = safedial.Agent(3, spec, policy=Starting(), start_action=0.1).decide(CONTEXTS[0])
+    facts = decision.certificate
+    assert (facts["guarantee"], facts["holds"]) == ("declared", False)
+    assert facts["statement"].startswith("none is proved yet: P(cost > 0.5) rests on your judgement alone")
+    assert "the start dose and everything below it is safe for every context, as you declared" in decision.explain()
+
+
+@pytest.mark.parametrize("guarantee", ["declared", "none", "imported", "certain", None])
+def test_what_no_policy_can_guarantee_is_refused_by_name(guarantee: Any) -> None:
+    class Claiming(Mean):
+        pass
+
+    Claiming.guarantee = guarantee
+    words = rf"guarantee = {guarantee!r}: is not what a policy may claim, and mean does; choose certified, joint, "
+    for use in (
+        lambda: safedial.Agent(3, SPEC, policy=Claiming()),
+        lambda: safedial.simulate(Claiming(), "linear", SPEC, rounds=2, seeds=1),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            use()
 
 
 def test_a_study_runs_and_verifies_it(tmp_path: Path) -> None:

@@ -128,6 +128,7 @@ GUARANTEES = {
         simulated_under=("certified", "conformal", "bracket"),
         start="certified",
         limit="conformal_bound",
+        statement=f"{LIMITED}, for exchangeable rounds",
         default_policy="hp_conformal",
         because="rounds are stated to be exchangeable, and nothing about noise or norms needs to be",
     ),
@@ -146,6 +147,7 @@ GUARANTEES = {
         simulated_under=("certified", "conformal", "bracket"),
         start="declared",
         limit="count_rule",
+        statement=f"{LIMITED}, for exchangeable rounds in the bracket",
         default_policy="hp_shield",
         default_options=MappingProxyType({"base": "proposal"}),
         because="a growth bracket is stated, and no exact dose curve",
@@ -163,6 +165,7 @@ GUARANTEES = {
         simulated_under=("certified", "student"),
         start="certified",
         limit="student_bound",
+        statement=f"{LIMITED}, for Gaussian noise of any size",
         default_policy="hp_student",
         because="the noise is stated to be Gaussian, of a size that is learned",
     ),
@@ -175,7 +178,10 @@ GUARANTEES = {
         statement="none: the policy or its function class is heuristic, and nothing is proved",
     ),
     "bayesian": Guarantee(limit="posterior_bound", statement="none for one truth: P({event}) is averaged over a prior"),
-    "declared": Guarantee(claimed=True),
+    "declared": Guarantee(
+        claimed=True,
+        statement="none is proved yet: P({event}) rests on your judgement alone (you declared the start dose safe)",
+    ),
     "none": Guarantee(),
     "imported": Guarantee(),
 }
@@ -183,3 +189,6 @@ GUARANTEES = {
 
 PROVED = tuple(name for name, guarantee in GUARANTEES.items() if guarantee.proved)
 """What a spec may guarantee."""
+
+OF_POLICIES = tuple(name for name, guarantee in GUARANTEES.items() if guarantee.limit)
+"""What a policy may claim: what has a bound that sets a dose."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from safedial.errors import InvalidInput, require
 from safedial.model.dose import Dose
-from safedial.model.guarantee import GUARANTEES
+from safedial.model.guarantee import GUARANTEES, OF_POLICIES
 from safedial.model.spec import SafetySpec, dose_free_learning
 from safedial.policies.baselines import clairvoyant, epsilon_greedy, fixed, on_expectation, thompson
 from safedial.policies.bayes import hp_bayes
@@ -104,12 +104,14 @@ def as_policy(policy: str | Policy) -> Policy:
 
 
 def _check_own(policy: Policy) -> None:
-    """Refuse a class of one's own that is not whole, or whose name is not its own: save files and logs know a policy by
-    its name.
+    """Refuse a class of one's own that is not whole, or claims what there is not, or whose name is not its own: save
+    files and logs know a policy by its name.
     """
     name, kind = policy.name, type(policy).__name__
     words = f"goes by {name!r}, which is " + ("a policy of this package" if name else "no name")
     require(name and name not in FACTORIES, "policy", kind, words, 'give the class one: name = "..."')
+    rule, way_out = f"is not what a policy may claim, and {name} does", "choose " + ", ".join(OF_POLICIES)
+    require(policy.guarantee in OF_POLICIES, "guarantee", policy.guarantee, rule, way_out)
     missing = missing_methods(policy)
     require(not missing, "policy", name, f"lacks {', '.join(missing)}", "define it as policies.policy says")
 

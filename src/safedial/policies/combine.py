@@ -211,11 +211,8 @@ class Smallest(Policy):
             own["starts"] = decided.numbers.get("starts")
             yield name, part, decided._replace(numbers=own, **more)
 
-    def terms(self, decided: Decided | None) -> Terms:
+    def terms(self, decided: Decided) -> Terms:
         whole: Any = Policy.on(self.of, self.task)
-        statement = whole.statement(decided)
-        if decided is None:
-            return Terms(statement, joined({name: part.terms(None).assumptions for name, part in self.parts.items()}))
         lines, settings, costs, assumptions = [], [], {}, {}
         stated, least = self.spec.costs or {}, decided.numbers["least"]
         for name, part, own in self._decided(decided):
@@ -232,7 +229,7 @@ class Smallest(Policy):
             "costs": costs,
         }
         lines.append(f"The smallest of the largest settings counts: {', '.join(settings)}.")
-        return Terms(statement, joined(assumptions) if any(assumptions.values()) else [], lines, facts)
+        return Terms(whole.statement(decided), joined(assumptions) if any(assumptions.values()) else [], lines, facts)
 
 
 BOUNDS = ("epoch", "cost_upper", "reward", "reward_upper", "cost_radius", "reward_radius", "noise", "exploring")
@@ -354,5 +351,5 @@ class Either(Policy):
         for name, part in self.parts.items():
             part.restart(state[name])
 
-    def terms(self, decided: Decided | None) -> Terms:
+    def terms(self, decided: Decided) -> Terms:
         return Policy.on(self.whole, self.task).terms(decided)

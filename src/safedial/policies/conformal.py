@@ -697,7 +697,7 @@ class HPConformal(Policy):
         whose = "all rounds" if self.group is None else "all rounds of your group"
         return f"over {whose}, not among those expected to benefit"
 
-    def terms(self, decided: Decided | None) -> Terms:
+    def terms(self, decided: Decided) -> Terms:
         return terms(self, decided)
 
 

@@ -23,9 +23,7 @@ COMPARED = {
 """Whether a drift alarm also compared rounds from before the first decision, by `history`."""
 
 
-def terms(policy: HPConformal, decided: Decided | None) -> Terms:
-    if decided is None:
-        return Terms("", _assumptions(policy, "conformal"))
+def terms(policy: HPConformal, decided: Decided) -> Terms:
     numbers, spec = decided.numbers, policy.spec
     kept, top = (int(part) for part in places(numbers["size"], spec.violation_risk))
     allowed = _allowed(policy, decided)

@@ -225,16 +225,13 @@ class Linear(Policy):
             f"ridge = {spec.ridge:g}, the radius, the margin and the policy were fixed before the first round",
         ]
 
-    def statement(self, decided: Decided | None) -> str:
+    def statement(self, decided: Decided) -> str:
         """The guarantee in one sentence."""
         return words.statement(self.guarantee, self.spec)
 
-    def terms(self, decided: Decided | None) -> Terms:
-        statement, assumptions = self.statement(decided), self.assumptions()
-        if decided is None:
-            return Terms(statement, assumptions)
+    def terms(self, decided: Decided) -> Terms:
         facts = self._facts(decided)
-        return Terms(statement, assumptions, self._arithmetic(decided, facts), facts)
+        return Terms(self.statement(decided), self.assumptions(), self._arithmetic(decided, facts), facts)
 
     def _facts(self, decided: Decided) -> dict[str, Any]:
         """Plain values: the estimate, the bound and the margins."""

@@ -198,13 +198,10 @@ class NonlinearHPUCB(Policy):
 
     # --- the certificate
 
-    def terms(self, decided: Decided | None) -> Terms:
-        stated = self._assumptions()
-        if decided is None:
-            return Terms("", stated)
+    def terms(self, decided: Decided) -> Terms:
         facts = self._facts(decided)
         statement = words.statement(self.guarantee, self.spec)
-        return Terms(statement, stated, self._arithmetic(decided, facts), facts)
+        return Terms(statement, self._assumptions(), self._arithmetic(decided, facts), facts)
 
     def _assumptions(self) -> list[str]:
         """None where nothing is proved."""

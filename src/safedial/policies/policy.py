@@ -402,9 +402,11 @@ class Policy:
     def restart(self, state: State) -> None:
         """Begin the evidence anew, after a person has found out what went wrong."""
 
-    def terms(self, decided: Decided | None) -> Terms:
-        """The certificate's words for a decision, or, given None, what does not depend on a single decision."""
-        return Terms(f"none: policy {self.name} is your own, and nothing of it is proved here", [])
+    def terms(self, decided: Decided) -> Terms:
+        """The certificate's words for a decision; by default those of the guarantee that its class claims."""
+        from safedial.policies.words import own_terms  # it needs the names of this module
+
+        return own_terms(self, decided)
 
     def keeps(self, changed: set[str]) -> bool:
         """Whether the state stays valid when these fields of the spec are amended."""

@@ -646,7 +646,7 @@ class HPShield(Policy):
         if state.bets is not None:
             state.bets.restart()
 
-    def terms(self, decided: Decided | None) -> Terms:
+    def terms(self, decided: Decided) -> Terms:
         return shield_words.terms(self, decided)
 
     def check_own(self, state: ShieldState) -> None:

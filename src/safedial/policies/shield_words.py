@@ -27,10 +27,8 @@ NEVER_CLIMBS = (
 )
 
 
-def terms(policy: HPShield, decided: Decided | None) -> Terms:
+def terms(policy: HPShield, decided: Decided) -> Terms:
     """The words of a decision."""
-    if decided is None:
-        return Terms("", [])
     words = Words(policy, decided)
     facts = words.facts()
     claimed = GUARANTEES[decided.guarantee].claimed

@@ -496,9 +496,7 @@ class HPStudent(Policy):
 
     # --- The certificate
 
-    def terms(self, decided: Decided | None) -> Terms:
-        if decided is None:
-            return Terms(self.statement(None), self._assumptions(self.guarantee))
+    def terms(self, decided: Decided) -> Terms:
         claimed = GUARANTEES[decided.guarantee].claimed
         assumptions = self._assumptions(decided.guarantee) if claimed else []
         return Terms(
@@ -508,19 +506,19 @@ class HPStudent(Policy):
             self._facts(decided),
         )
 
-    def statement(self, decided: Decided | None) -> str:
+    def statement(self, decided: Decided) -> str:
         """The guarantee in one sentence."""
-        guarantee, epoch = (self.guarantee, 1) if decided is None else (decided.guarantee, decided.numbers["epoch"])
-        spec, given, event = self.spec, GUARANTEES[guarantee], words.event(self.spec)
-        limited = f"P({event}) <= {spec.violation_risk:g} in this round"
+        epoch, spec = decided.numbers["epoch"], self.spec
+        given = GUARANTEES[decided.guarantee]
+        limited = f"P({words.event(spec)}) <= {spec.violation_risk:g} in this round"
         if not given.proved:
-            return f"none is proved yet: P({event}) rests on your judgement alone (you declared the start dose safe)"
+            return words.statement(decided.guarantee, spec)
         if given.from_constants:
             return f"{limited}, from the constants (start-up)"
         if self.either:
             return f"{limited}, for Gaussian noise of any size, or for exchangeable rounds"
         if self.form == "per_round":
-            return f"{limited}, for Gaussian noise of any size"
+            return words.statement(self.guarantee, spec)
         sure = f"with probability {1.0 - spec.estimation_risk:g}"
         if self.form == "tolerance":
             return f"{sure} over the past rounds, {limited} given them, for Gaussian noise of any size"

@@ -11,7 +11,7 @@ from safedial.model.dial import rounded_down
 from safedial.model.dose import Dose
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec
-from safedial.policies.policy import Decided
+from safedial.policies.policy import Decided, Policy, Terms
 
 SCALED = (
     "the noise of a dose of intensity z at context x is h(z, x) times the sub-Gaussian noise; h is exact and never "
@@ -32,7 +32,20 @@ def statement(guarantee: str, spec: SafetySpec) -> str:
     """A policy's guarantee under a spec in one sentence; one from constants is what the spec states."""
     given = GUARANTEES[guarantee]
     given = GUARANTEES[spec.guarantee] if given.from_constants else given
-    return given.statement.format(event=event(spec), threshold=spec.threshold, risk=spec.guaranteed_risk)
+    risk = spec.violation_risk if given.marginal else spec.guaranteed_risk
+    return given.statement.format(event=event(spec), threshold=spec.threshold, risk=risk)
+
+
+def own_terms(policy: Policy, decided: Decided) -> Terms:
+    """The words of a policy of one's own, from the guarantee that its class claims, whose proof is the user's."""
+    spec, given = policy.spec, decided.guarantee
+    if GUARANTEES[policy.guarantee].empty:
+        return Terms(f"none: policy {policy.name} is your own, and nothing of it is proved here", [])
+    if given == "none":  # nothing is claimed on the realized cost
+        return Terms(statement(policy.guarantee, spec), [])
+    assumptions = [] if GUARANTEES[given].proved else start_assumptions(given, spec, [])
+    facts = {"risk": risks(spec, decided.number)} if GUARANTEES[policy.guarantee].from_constants else {}
+    return Terms(statement(given, spec), assumptions or [], facts=facts)
 
 
 def exact_curves(dose: Dose) -> str:

@@ -131,7 +131,7 @@ def explain(decision: Decision, facts: dict[str, Any] | None = None) -> str:
         lines.append(
             f"  Expected benefit: the reward index is {facts['reward_index']:.4g} ({facts['policy']['name']})."
         )
-    if guarantee.from_constants:
+    if guarantee.from_constants and "risk" in facts:
         learned = "margin_risk" in facts["risk"]
         lines.append(
             f"  Risks spent: {facts['risk']['this_round']:.3g} on noise in this round, "

@@ -345,7 +345,7 @@ def setting_of(rules: Rules, intensity: float) -> float:
 
     If the policy gives at least the lowest level, rounding must not turn a positive intensity into nothing.
     """
-    if rules.start_action is not None and intensity == rules.policy.options["start_dose"]:
+    if rules.start_action is not None and intensity == rules.policy.options.get("start_dose"):
         return rules.start_action
     if rules.is_identity:
         return round_down(intensity)
