@@ -26,7 +26,7 @@ from safedial.study.database import reading
 from safedial.study.manage import create_study
 from safedial.study.operations import ask, expire, tell
 from safedial.study.reducer import Noted
-from safedial.study.replay_log import Source, catch_up, load_state
+from safedial.study.replay_log import Source, load_state, replay
 from safedial.study.requests import read_request
 from safedial.study.snapshot import pack
 from safedial.study.state import State
@@ -78,7 +78,7 @@ def bench_log(
                 lambda: require(verify_study(store, study.name, workers=2).ok, "study", study.name, "must verify")
             )
             states: list[State] = []
-            cold = seconds_of(lambda: states.append(catch_up(source, State(study.spec))))
+            cold = seconds_of(lambda: states.append(replay(source, study.spec, stored=())))
             warm = seconds_of(lambda: states.append(load_state(source, study.spec)))
         require(pack(states[0]) == pack(states[1]), "snapshot", study.name, "must give the same state as the whole log")
     return {

@@ -83,7 +83,7 @@ def test_a_saved_agent_goes_on_bit_for_bit(tmp_path):
     loaded = Agent.load(tmp_path / "agent")
     assert play(agent, slice(23, 60)) == play(loaded, slice(23, 60))
     for name, value in agent._rounds.learning.state().items():
-        np.testing.assert_array_equal(value, loaded._learning.state()[name])
+        np.testing.assert_array_equal(value, loaded._rounds.learning.state()[name])
 
 
 @pytest.mark.usefixtures("waiting")

@@ -169,7 +169,7 @@ def test_kept_factors_never_outlive_the_sums_they_are_made_from():
         return one.policy.bound(one._state, Asked(context, 0.4, 1)).numbers
 
     def afresh():
-        copy = Agent(3, spec, policy=make_policy("hp_probe", radius="self-normalised"))._learning
+        copy = Agent(3, spec, policy=make_policy("hp_probe", radius="self-normalised"))._rounds.learning
         copy.restore({name: np.array(value) for name, value in learning.state().items()})
         return told(copy)
 

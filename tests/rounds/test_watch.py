@@ -148,7 +148,7 @@ def test_a_lost_outcome_is_skipped_if_somebody_vouches_for_the_reason_and_ends_t
     conformal = Agent(2, SafetySpec(threshold=0.5, violation_risk=0.2, guarantee="conformal"), start_action=0.1)
     for vouched in (True, False):
         conformal.update(conformal.decide(X), unrelated=vouched)
-    left = conformal._learning._state.rounds.rows("left")
+    left = conformal._rounds.learning._state.rounds.rows("left")
     assert (conformal.informative_rounds, conformal.violations, left.sum()) == (0, 0, 1)
 
 
@@ -333,7 +333,7 @@ def test_what_is_known_of_the_noise_is_saved(tmp_path):
         agent.save(tmp_path / "agent")
         again = Agent.load(tmp_path / "agent")
         assert (again.stop_reason, again.noise_evidence) == (agent.stop_reason, agent.noise_evidence)
-        assert again._watch.tails == agent._rounds.watch.tails
+        assert again._rounds.watch.tails == agent._rounds.watch.tails
 
 
 def test_a_policy_without_a_radius_gathers_no_evidence_about_the_noise():

@@ -7,10 +7,9 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from safedial.service.charts import counts
 from safedial.service.client import Client
 from safedial.service.server import running
-from safedial.service.timeline import Track
+from safedial.service.timeline import CODE, Track
 from safedial.stats import violation_interval
 from safedial.study.keys import create_key
 from safedial.study.manage import create_study, open_study
@@ -287,7 +286,7 @@ SHIELD = {
 
 @pytest.mark.parametrize("kind", ["prefix", "arrival", "sensor", "joint", "conformal", "shield"])
 @pytest.mark.parametrize("seed", range(3))
-def test_counts_and_evidence_of_the_page_are_those_of_the_study_in_random_lives(kind, seed, tmp_path):
+def test_rounds_on_the_page_are_those_that_the_study_counts_in_random_lives(kind, seed, tmp_path):
     more = {"sensor": {"cost_sensor_noise": 0.02, "threshold_on": "true"}, "joint": {"guarantee": "joint"}}
     learning_order = "arrival" if kind == "arrival" else "prefix"
     own = {"conformal": CONFORMAL, "shield": SHIELD}
@@ -302,10 +301,10 @@ def test_counts_and_evidence_of_the_page_are_those_of_the_study_in_random_lives(
         live_at_random(study, np.random.default_rng(seed))
         track, state = Track(study), study.status()
         track.refresh()
-        counted = counts(track)
-        assert {name: counted[name] for name in COUNTED} == {name: state[name] for name in COUNTED}
-        if study.spec.rules.policy.counts:
-            assert counted["evidence"] == pytest.approx(state["evidence"], rel=1e-9)
+        assert [int(each.sum()) for each in track.judged] == [state["outcomes"], state["violations"]]
+        found = {status: int(track.has_status(code).sum()) for status, code in CODE.items()}
+        assert (found["open"], found["expired"]) == (state["open"], state["expired"])
+        assert int(track.late().sum()) == state["overdue"]
         assert state["unwatched"] > 0
 
 

@@ -1,14 +1,16 @@
-"""Replays and questions run beside the writer: neither waits for the other."""
+"""While the writer replays a log for a change of the past, it serves everybody else; questions never wait for it."""
 
 import threading
+import time
 
 import numpy as np
 import pytest
 
-from safedial.study import replay_log, replayer
+from safedial.study import replay_log
 from safedial.study.database import writing
 from safedial.study.log import lock_head
 from safedial.study.manage import create_study, open_study
+from safedial.study.replay_log import Replay
 from safedial.study.store import Store
 from tests.study.conftest import SPEC
 
@@ -45,25 +47,32 @@ def predicted(study, decision):
     return study.events(decision.seq)["events"][0]["body"]["numbers"]["cost"]
 
 
+BEGIN, ADVANCE = replay_log.begin_replay, Replay.advance
+
+
 class Gate:
-    """Holds up replays beside the writer until it is opened; `count` of all replays."""
+    """Holds up the writer's replays that begin from now on, until it is opened; `count` of all replays, those at a
+    start among them.
+    """
 
     def __init__(self, monkeypatch):
         self.reached, self.open, self.count = threading.Event(), threading.Event(), 0
-        replay = replay_log.replay_again
 
         def counted(*words, **options):
-            made = replay(*words, **options)
-            self.count += made.replayed > 0
-            return made
+            state, changes = BEGIN(*words, **options)
+            self.count += len(changes) > 0
+            return state, changes
 
-        def held(*words, **options):
-            self.reached.set()
-            assert self.open.wait(20)
-            return counted(*words, **options)
+        def held(replay, seconds):
+            gate = vars(replay).setdefault("gate", self)
+            gate.reached.set()
+            if gate.open.is_set():
+                return ADVANCE(replay, seconds)
+            time.sleep(1e-3)
+            return False
 
-        monkeypatch.setattr(replay_log, "replay_again", counted)
-        monkeypatch.setattr(replayer, "replay_again", held)
+        monkeypatch.setattr(replay_log, "begin_replay", counted)
+        monkeypatch.setattr(Replay, "advance", held)
 
 
 @pytest.fixture
@@ -161,17 +170,16 @@ def test_two_processes_that_change_the_past_at_once_agree(study, storage, gate):
 
 def test_the_log_is_not_locked_while_it_is_replayed(study, storage, monkeypatch):
     asked, replays = rounds(study, 12), []
-    replay = replay_log.replay_again
+    begin = replay_log.begin_replay
 
     def unlocked(*words, **options):
         with Store(storage) as third, writing(third.engine) as connection:
             head = lock_head(connection, 1).seq
-        made = replay(*words, **options)
-        replays.extend([head] if made.replayed else [])
-        return made
+        state, changes = begin(*words, **options)
+        replays.extend([head] if changes else [])
+        return state, changes
 
-    monkeypatch.setattr(replay_log, "replay_again", unlocked)
-    monkeypatch.setattr(replayer, "replay_again", unlocked)
+    monkeypatch.setattr(replay_log, "begin_replay", unlocked)
     with Store(storage) as other:
         twin = open_study("trial", storage=other)
         twin.ask([0.2, 0.2])
@@ -227,7 +235,7 @@ def test_a_replay_that_fails_is_the_answer_to_its_correction_alone(study, monkey
     def fail(*_, **__):
         raise ValueError("out of memory")
 
-    monkeypatch.setattr(replayer, "replay_again", fail)
+    monkeypatch.setattr(Replay, "advance", fail)
     corrected = halved(study, asked[1], wait=False)
     with pytest.raises(ValueError, match="out of memory"):
         corrected.result()

@@ -9,7 +9,6 @@ from hypothesis import settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from safedial import Agent, SafetySpec
-from safedial.study import state as kept_states
 from safedial.study.manage import create_study
 from safedial.study.store import Store
 from safedial.study.study_errors import StudyError
@@ -136,6 +135,7 @@ class Machine(RuleBasedStateMachine):
 def test_any_sequence_of_operations_agrees_with_the_reference(count, monkeypatch):
     from hypothesis.stateful import run_state_machine_as_test
 
-    monkeypatch.setattr(kept_states, "KEPT_EVENTS", 2)  # so that replays begin from many different states
+    monkeypatch.setattr("safedial.study.transaction.SNAPSHOT_EVENTS", 7)  # so that replays begin from many states
+    monkeypatch.setattr("safedial.study.transaction.SNAPSHOT_BYTES", 1e9)
     chosen = settings(max_examples=count(15, 150), stateful_step_count=count(25, 50), deadline=None, derandomize=True)
     run_state_machine_as_test(Machine, settings=chosen)

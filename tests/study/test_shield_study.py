@@ -142,7 +142,7 @@ def test_a_study_and_an_agent_that_get_the_same_rounds_decide_the_same(shelf, va
 
 def compare(study, agent, told):
     """A study's certificate says what an Agent's does, with ids for numbers, and perhaps more assumptions."""
-    known = state_of(study).named
+    known = state_of(study).learning.named
     numbers, ids = agent["count"].pop("exceeding"), told["count"].pop("exceeding")
     assert ids == [f"trial.{known[number - 1]}" for number in numbers]
     assert agent["assumptions"] == told["assumptions"][: len(agent["assumptions"])]

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from safedial.study import replay_log, state, transaction
+from safedial.study import replay_log, transaction
 from safedial.study.database import sa
 from safedial.study.event import START, Event, canonical, digest
 from safedial.study.log import append_events, read_events, snapshot_seqs
@@ -121,30 +121,6 @@ def test_a_snapshot_saves_the_replay_of_what_came_before_it(played, monkeypatch)
     monkeypatch.setattr(replay_log, "update_state", lambda *words, **more: replayed.append(1) or update(*words, **more))
     next_action(played)
     assert 0 < len(replayed) < 20
-
-
-def test_a_state_that_the_store_has_is_not_kept_in_memory_too(played, monkeypatch):
-    """What a replay needs of states from before the snapshot before the last, it reads from the store."""
-    monkeypatch.setattr(state, "KEPT_EVENTS", 5)
-    with Store(played) as store:
-        study = open_study("trial", storage=store)
-        first, *_, recent = [row["decision_id"] for row in study.rows()]
-        kept = []
-        for _ in range(20):
-            study.tell(study.ask([0.6, 0.1]).id, reward=0.1, cost=0.04)
-            with store.engine.begin() as connection:
-                _, before, *_ = snapshot_seqs(connection, 1)
-            kept.append([each.seq - before[0] for each in store._states[1].snapshots])
-        assert any(kept)
-        assert all(seq > 0 for seqs in kept for seq in seqs)
-        for each in (recent, first):
-            study.correct(each, cost=0.03, applied_action=0.3, reason="another dose")
-        mine = study.state_digest()
-    change(played, "DELETE FROM snapshots WHERE study_id = 1")
-    with Store(played) as store:
-        study = open_study("trial", storage=store)
-        assert study.state_digest() == mine
-        assert study.verify().ok
 
 
 def test_a_log_says_which_snapshots_it_vouches_for(played):

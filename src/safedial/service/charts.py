@@ -13,7 +13,7 @@ import numpy as np
 from safedial.model.guarantee import GUARANTEES
 from safedial.rounds.decision import proposal_answer
 from safedial.rounds.outcome import STATUSES
-from safedial.service.timeline import KNOWN, NOT_NOTED, OPEN, Track, Turn
+from safedial.service.timeline import CODE, NOT_NOTED, OPEN, Track, Turn
 from safedial.study.answer import id_of
 from safedial.study.event import moment
 from safedial.study.export import share_interval, unit_counts, unknown_unit, unknown_visit
@@ -129,7 +129,11 @@ def curves(track: Track, points: int) -> dict[str, Any]:
     edges = np.unique(np.linspace(0, track.rows, min(points, track.rows) + 1).astype(int))
     first, last = edges[:-1], edges[1:] - 1
     known, over = track.judged
-    cost, proposal, earned = track.column("cost"), track.column("proposal"), track.has_status(*KNOWN)
+    cost, proposal, earned = (
+        track.column("cost"),
+        track.column("proposal"),
+        track.has_status(CODE["known"], CODE["corrected"]),
+    )
     side = -1.0 if track.study.spec.rules.policy.options.get("direction") == "below" else 1.0  # the worst cost
     expected = track.column("estimate") * _reward_intensity(track, "applied_action")
     best = np.maximum(track.column("estimate"), 0.0) * _reward_intensity(track, "safe_action")

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from safedial.model.costs import Cost
 from safedial.model.guarantee import GUARANTEES
-from safedial.rounds.outcome import STATUSES, is_over, next_status
+from safedial.rounds.outcome import STATUSES, is_over
 from safedial.study.database import reading, sa
-from safedial.study.event import DECISIONS, EVENT_KINDS, RoundHistory, orjson, waits
+from safedial.study.event import COUNTED, DECISIONS, EVENT_KINDS, RoundHistory, orjson
 from safedial.study.reducer import TAG
 from safedial.study.state import HOUR
 from safedial.study.study import Study
@@ -31,15 +31,16 @@ FRESH_SECONDS = 0.5
 """Seconds until the log is read again."""
 
 CODE = {status: number for number, status in enumerate(STATUSES)}
-OPEN, VOID, THROTTLED = (CODE[status] for status in ("open", "void", "throttled"))
-KNOWN = (CODE["known"], CODE["corrected"])
+OPEN, VOID = CODE["open"], CODE["void"]
 
 COLUMNS = (
-    *("seq", "at", "tag", "action", "safe_action", "estimate", "evidence", "proposal", "claimed", "start", "proved"),
-    *("applied_action", "reward", "cost", "over", "status"),
+    *("seq", "at", "tag", "action", "safe_action", "baseline_cost", "estimate", "evidence", "proposal", "watched"),
+    *("start", "proved", "status", "applied_action", "reward", "cost", "over", "lasting"),
 )
+_NUMBERS = {name: name for name in ("action", "safe_action", "baseline_cost", "evidence", "proposal")}
+_NUMBERS["estimate"] = "numbers.reward"
 _DECIDED = (
-    *("action", "safe_action", "numbers.reward", "evidence", "proposal"),
+    *_NUMBERS.values(),
     *("intensity", "fallback_reason", "guarantee", "limiter", "key", "meta", "unit", "visit"),
 )
 _OTHERS = ("reward", "cost", "applied_action", "throttled", "unrelated", "rule", "evidence")
@@ -108,12 +109,10 @@ class Track:
 
     @property
     def judged(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """By row, whether an outcome counts, and whether it is beyond the limit. One that was lowered because of it
-        counts too, and so does one beyond the limit whose round was declared void afterwards.
-        """
-        over = self.column("over") > 0
-        counts = self.has_status(*KNOWN, THROTTLED) | (self.has_status(VOID) & over & (self.column("claimed") > 0))
-        return counts, counts & over
+        """By row, whether an outcome counts, and whether it is beyond the limit."""
+        lasting = self.has_status(VOID) & (self.column("lasting") > 0)
+        counts = self.has_status(*(CODE[status] for status in COUNTED)) | lasting
+        return counts, counts & (self.column("over") > 0)
 
     def late(self) -> NDArray[np.bool_]:
         """By row, whether the outcome is open and overdue by now."""
@@ -164,16 +163,15 @@ class Track:
         self.seq = event.seq
 
     def _decided(self, seq: int, at: int, tag: int, fields: list[Any]) -> None:
-        *numbers, intensity, fallback_reason, guarantee, limiter = fields[:-4]
-        visit, said = Visit(*fields[-4:]), GUARANTEES[guarantee]
-        claimed = not fallback_reason and said.claimed
-        given = waits({"intensity": intensity, "limiter": limiter}, self._policy(seq).zero_tells)
-        start = claimed and guarantee != GUARANTEES[self._policy(seq).guarantee].given
-        proved = float(said.proved) if said.claimed else nan
-        known = (seq, at, tag, *(nan if number is None else number for number in numbers), claimed, start, proved)
-        unknown = (nan, nan, nan, False, CODE[next_status("", "open", given=given)])
-        for column, value in zip(self._columns.values(), (*known, *unknown), strict=True):
-            column.append(value)
+        body, policy, visit = dict(zip(_DECIDED, fields, strict=True)), self._policy(seq), Visit(*fields[-4:])
+        known, said = RoundHistory.decided(body, policy), GUARANTEES[body["guarantee"]]
+        claimed = not body["fallback_reason"] and said.claimed
+        row = {name: nan if body[path] is None else body[path] for name, path in _NUMBERS.items()}
+        row |= {"seq": seq, "at": at, "tag": tag, "watched": known.watched, "status": CODE[known.status]}
+        row["start"] = claimed and body["guarantee"] != GUARANTEES[policy.guarantee].given
+        row["proved"] = float(said.proved) if said.claimed else nan
+        for name, column in self._columns.items():
+            column.append(row.get(name, nan))
         for column in self.costs.values():
             column.append(nan)
         if visit != NOT_NOTED:
@@ -189,7 +187,8 @@ class Track:
     def _resolve(self, event: Row) -> None:
         """What an event says about an earlier decision."""
         row, columns, rules = self._row_of[event.decision], self._columns, self.study.spec.at(event.decision).rules
-        before = RoundHistory(STATUSES[int(columns["status"][row])], columns["action"][row])
+        action, baseline, watched = (columns[name][row] for name in ("action", "baseline_cost", "watched"))
+        before = RoundHistory(STATUSES[int(columns["status"][row])], action, baseline, watched > 0.0)
         known = before.after(event, dict(zip(_OTHERS, event.fields, strict=True)))
         columns["status"][row] = CODE[known.status]
         if known.values is None:
@@ -197,6 +196,7 @@ class Track:
         told = known.values["cost"]
         columns["applied_action"][row], columns["reward"][row] = known.applied, known.values["reward"]
         over = columns["over"][row] = is_over(rules, told)
+        columns["lasting"][row] = known._replace(status="void").counts(rules)
         columns["cost"][row] = self._share(row, rules.spec.costs, told, over=over) if rules.spec.costs else told
 
     def _share(self, row: int, limits: Mapping[str, Cost], told: dict[str, float | None], *, over: bool) -> float:

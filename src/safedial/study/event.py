@@ -19,7 +19,9 @@ from functools import lru_cache, reduce
 from typing import Any, NamedTuple
 
 from safedial.errors import import_extra
-from safedial.rounds.outcome import next_status
+from safedial.model.guarantee import GUARANTEES
+from safedial.rounds.outcome import exceeds, for_the_watch, next_status, read_cost
+from safedial.rounds.rules import Rules
 
 orjson = import_extra("orjson", "service")
 
@@ -195,20 +197,20 @@ ROUTINE = tuple(
 """What every round brings. The rest stands out in an audit: alarms, resumes, corrections, rounds taken out."""
 
 
-def waits(body: Mapping[str, Any], zero_tells: bool) -> bool:
-    """Whether a decision waits for an outcome: if it gives something, or, where nothing given tells something too
-    (`zero_tells`), unless a cap of the study gives nothing to contexts like this one.
-    """
-    return body["intensity"] > 0.0 or (zero_tells and body["limiter"] not in ("mask", "cap"))
+COUNTED = ("known", "corrected", "throttled")
+"""The statuses of rounds whose outcomes count."""
 
 
 class RoundHistory(NamedTuple):
     """What the log says about a round so far. `values` are the `VALUES` that count; `outcome` is the event that first
-    stated them, `void` the one that voided the round.
+    stated them, `void` the one that voided the round. `watched`: its decision claimed something that an outcome can
+    contradict.
     """
 
     status: str = ""
-    action: float | None = None
+    action: Any = None
+    baseline_cost: float = 0.0
+    watched: bool = False
     values: dict[str, Any] | None = None
     unrelated: bool | None = None
     outcome: Any = None
@@ -225,13 +227,35 @@ class RoundHistory(NamedTuple):
         stated = None if self.values is None else self.values["applied_action"]
         return self.action if self.values and stated is None else stated
 
-    def after(self, event: Any, body: Mapping[str, Any], zero_tells: bool = False) -> RoundHistory:
-        """The history with one more event about the round; `zero_tells` is the policy's."""
+    def counts(self, rules: Rules) -> bool:
+        """Whether the outcome counts. A violation still does after its round was declared void."""
+        if self.status != "void" or self.values is None or not self.watched:
+            return self.status in COUNTED
+        cost = read_cost(rules.spec, self.values["cost"])
+        return exceeds(rules, for_the_watch(rules, self.applied, cost, self.baseline_cost), self.action)
+
+    @classmethod
+    def decided(cls, body: Mapping[str, Any], policy: Any = None) -> RoundHistory:
+        """The history of a new decision, from the body of its event. It waits for an outcome if it gives something, or,
+        where nothing given tells the policy something too, unless a cap of the study gives nothing to contexts like
+        this one.
+        """
+        dose = body["intensity"] > 0.0
+        waits = dose or (policy is not None and policy.zero_tells and body["limiter"] not in ("mask", "cap"))
+        claims = not body["fallback_reason"] and GUARANTEES[body["guarantee"]].claimed
+        watched = claims and (dose or (policy is not None and not policy.counts))
+        return cls(next_status("", "open", given=waits), body["action"], body["baseline_cost"], watched)
+
+    def after(self, event: Any, body: Mapping[str, Any], policy: Any = None) -> RoundHistory:
+        """The history with one more event about the round, which `policy` decided."""
         means = EVENT_KINDS[event.kind]
-        throttled, given = bool(body.get("throttled")), not means.decides or waits(body, zero_tells)
+        if means.decides:
+            return self.decided(body, policy)
         return RoundHistory(
-            next_status(self.status, means.status, throttled=throttled, given=given),
-            body["action"] if means.decides else self.action,
+            next_status(self.status, means.status, throttled=bool(body.get("throttled"))),
+            self.action,
+            self.baseline_cost,
+            self.watched,
             {name: body.get(name) for name in VALUES} if means.reports or means.imports else self.values,
             body.get("unrelated", self.unrelated),
             self.outcome or (event if means.reports else None),

@@ -10,7 +10,6 @@ from typing import Any
 
 from safedial.errors import import_extra, require
 from safedial.model.costs import by_name, cost_columns, thresholds
-from safedial.model.guarantee import GUARANTEES
 from safedial.rounds.decision import proposal_answer
 from safedial.rounds.outcome import is_over
 from safedial.rounds.rules import Rules
@@ -35,7 +34,7 @@ def effective_rows(spec: StudySpec, name: str, events: Iterable[Event]) -> Itera
             spec = amended_spec(spec, event.fields()["spec"], since=event.seq)
         elif EVENT_KINDS[event.kind].status:
             before, rules = rounds.get(seq, RoundHistory()), spec.at(seq).rules
-            rounds[seq] = before.after(event, event.fields(), rules.policy.zero_tells)
+            rounds[seq] = before.after(event, event.fields(), rules.policy)
             rows[seq] = rows.get(seq) or _advised(rules, name, event)
     for seq, row in rows.items():
         phase = {} if spec.before is None else {"phase": len(spec.at(seq).phases)}
@@ -138,13 +137,11 @@ def _result(rules: Rules, known: RoundHistory) -> dict[str, Any]:
         "outcome_at": known.outcome and moment(known.outcome.at),
         **_observed(known),
         "violated": is_over(rules, values["cost"]) if values else None,
+        "counted": known.counts(rules),
     }
 
 
 # --- A study seen from one unit (a patient, a cell, a vehicle)
-
-COUNTED = ("known", "corrected", "throttled")
-"""The statuses of rounds whose outcomes count."""
 
 
 def unit_counts(decisions: int, outcomes: int, violations: int) -> dict[str, Any]:
@@ -161,18 +158,8 @@ def share_interval(violations: Any, outcomes: Any) -> tuple[float, float]:
 def counts_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """`unit_counts` of rows of a study's table."""
     rows = list(rows)
-    counted = [row for row in rows if row["status"] in COUNTED or _voided_excess(row)]
-    return unit_counts(len(rows), len(counted), sum(bool(row["violated"]) for row in counted))
-
-
-def _voided_excess(row: Mapping[str, Any]) -> bool:
-    """A round that was declared void after an excess was reported still counts, as in `Study.status`."""
-    return bool(
-        row["status"] == "void"
-        and row["violated"]
-        and not row["fallback_reason"]
-        and GUARANTEES[row["guarantee"]].claimed
-    )
+    counted = [row for row in rows if row["counted"]]
+    return unit_counts(len(rows), len(counted), sum(row["violated"] for row in counted))
 
 
 def by_unit(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:

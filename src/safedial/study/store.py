@@ -297,11 +297,14 @@ class Store:
         self._answer(answers)
 
     def _go_on(self) -> None:
-        """Go on with the replays; begin one for all changes of a study that wait."""
+        """Go on with the replays; begin one for all changes of a study that wait, the first of each round."""
         for study in {job.study for job, _ in self._changes} - self._replays.keys():
-            mine = [each for each in self._changes if each[0].study == study]
-            self._changes = [each for each in self._changes if each[0].study != study]
-            jobs, changes = (list(each) for each in zip(*mine, strict=True))
+            first: dict[int, tuple[Job, Change]] = {}
+            for each in self._changes:
+                if each[0].study == study:
+                    first.setdefault(each[1].decision, each)
+            self._changes = [each for each in self._changes if each not in first.values()]
+            jobs, changes = (list(each) for each in zip(*first.values(), strict=True))
             source = Source(None, study, *self._about(study))
             self._replays[study] = Replay(self.engine, source, self._studies[study][1], jobs, changes)
         for study, replay in list(self._replays.items()):
@@ -326,9 +329,13 @@ class Store:
             answers, refused = [(job, None, error) for job in replay.jobs], False
         except (NeedsReplay, RuntimeError):
             answers, refused = [], True
+        others = [job for job, _ in self._changes if job.study == study]
+        self._changes = [each for each in self._changes if each[0].study != study]
         self._retry(replay.jobs) if refused else self._answer(answers)
+        self._batch(others)  # what they change has changed meanwhile
 
     def _retry(self, jobs: list[Job]) -> None:
+        """Run operations again, each alone."""
         for job in jobs:
             self._batch([job])
 
