@@ -120,13 +120,16 @@ class Linear(Policy):
     in_order = True
     uncompiled = ""
     excludes = frozenset()
-    plain_numbers = True
     recorded = Recorded
     margins: ClassVar[bool] = True
     """Whether the realized cost is bounded: with the margin for noise, and that for sensor error."""
 
     radius: ClassVar[str | None] = None
     """Of policies with a confidence radius an option."""
+
+    @cached_property
+    def plain_numbers(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] -- of this package's rules
+        return not self.is_own
 
     # --- the rule, on floats or arrays of any library
 
@@ -176,7 +179,11 @@ class Linear(Policy):
         return LinearState(self.arithmetic.init(self.task.dim, ridge=self.spec.ridge, batch=lanes))
 
     def bound(self, state: Any, asked: Asked) -> Bound:
-        return self.rule(state.read(self.arithmetic, asked.context, asked.norm), asked)
+        seen = state.read(self.arithmetic, asked.context, asked.norm)
+        found = self.rule(seen, asked)
+        if self.plain_numbers or not self.task.live:
+            return found
+        return found._replace(numbers=with_more(seen, estimate_numbers(seen)) | found.numbers)
 
     def tell(self, state: LinearState, place: int, told: Told) -> None:
         weight = told.weight if told.fate is KNOWN else told.weight * (told.fate == KNOWN)
@@ -236,7 +243,7 @@ class Linear(Policy):
     def _facts(self, decided: Decided) -> dict[str, Any]:
         """Plain values: the estimate, the bound and the margins."""
         spec, told, number = self.spec, decided.numbers, decided.number
-        radius, upper = told.get("cost_radius", 0.0), told["cost_upper"]
+        radius, upper = told.get("cost_radius", 0.0), told.get("cost_upper")
         learned = {} if spec.margin_risk is None else {"margin_risk": spec.margin_risk}
         noise = math.inf if told.get("noise", 0.0) is None else told.get("noise")
         names = ("informative_rounds", "reward", "cost", "width", "norm", "log_det")
@@ -246,12 +253,13 @@ class Linear(Policy):
             "radius_name": self.radius,
             "radius": radius,
             **self._dual(told),
-            "reward_upper": told["reward_upper"],
+            "reward_upper": told.get("reward_upper"),
             "cost_upper_uncut": told["cost"] + radius * told["width"] if radius else upper,
             "cost_upper": upper,
             "margin": spec.margin,
             "noise_margin": noise_margin(spec, number, noise) if self.margins else 0.0,
             "sensor_margin": words.sensor_margin(spec, number) if self.margins and spec.sensors_err else 0.0,
+            **({"numbers": dict(told)} if self.is_own else {}),
         }
 
     def _dual(self, told: Mapping[str, Any]) -> dict[str, Any]:
@@ -265,6 +273,10 @@ class Linear(Policy):
     def _arithmetic(self, decided: Decided, facts: dict[str, Any]) -> list[str]:
         """The bound, and the division that gave the largest safe intensity."""
         model, upper, size = facts["model"], facts["cost_upper"], self.spec.coefficient_bound
+        rounds = f" ({model['informative_rounds']:.0f} informative rounds)."
+        if upper is None:  # a rule of one's own does not tell it
+            line = f"The estimate: mean cost {model['cost']:.4g} per unit of intensity, width {model['width']:.4g}"
+            return [line + rounds, *words.part_given(decided)]
         how = f"the estimate {model['cost']:.4g} + radius {facts['radius']:.4g} x width {model['width']:.4g}"
         # S‖x‖, the largest mean cost that the stated norms allow, with room for rounding.
         dual = upper < size * model["context_norm"] * (1.0 - 1e-12) and "self_normalised" in facts
@@ -282,7 +294,6 @@ class Linear(Policy):
             how = "what the norms alone allow, in round one"
         line = f"The bound: mean cost per unit of intensity is at most {upper:.4g}: {how}"
         margins = {"upper": upper, "margin": facts["noise_margin"], "sensor": facts["sensor_margin"]}
-        rounds = f" ({model['informative_rounds']:.0f} informative rounds)."
         return [line + rounds, *words.division(self.spec, decided, **margins)]
 
 
@@ -303,7 +314,7 @@ def bound_numbers(
             "cost_radius": cost_radius,
             "reward_radius": reward_radius,
         }
-    # With `ESTIMATE`, name by name, since an agent does this in every round.
+    # Name by name, since an agent does this in every round.
     numbers = {
         "cost_upper": cost_upper,
         "reward_upper": reward_upper,
@@ -317,6 +328,16 @@ def bound_numbers(
         "informative_rounds": seen.informative_rounds,
         "cost_slack": seen.cost_slack,
     }
+    return with_more(seen, numbers)
+
+
+def estimate_numbers(seen: Prediction) -> dict[str, Any]:
+    """The numbers of an estimate that every decision keeps."""
+    return {name: getattr(seen, name) for name in ESTIMATE}
+
+
+def with_more(seen: Prediction, numbers: dict[str, Any]) -> dict[str, Any]:
+    """With what only some radii and margins need."""
     if seen.cost_energy is not None:
         numbers["reward_energy"], numbers["cost_energy"] = seen.reward_energy, seen.cost_energy
     if seen.noise is not None:
