@@ -58,6 +58,21 @@ def test_it_meets_every_claim_that_says_something_about_it() -> None:
     assert (report.checks, report.failures) == (13, {})
 
 
+def test_nan_in_its_state_is_no_change_of_it_and_a_change_is_caught() -> None:
+    class Marked(Mean):
+        def init(self, lanes: tuple[int, ...] = (), *, watch: bool = True) -> dict[str, Any]:
+            return {**super().init(lanes, watch=watch), "least": np.full(lanes, np.nan), "name": np.full(lanes, "a")}
+
+    class Stirred(Marked):
+        def tell(self, state: Any, place: int, told: Any) -> None:
+            super().tell(state, place, told)
+            state["least"] = np.where(told.weight > 0.0, state["least"], 0.0)
+
+    changed = "zero intensity leaves the state as it was"
+    assert safedial.check_policy(Marked, quiet=True).failures == {}
+    assert safedial.check_policy(Stirred, quiet=True).failures == {changed: "AssertionError: policy.least changed"}
+
+
 def test_it_is_simulated_and_compared() -> None:
     run = safedial.simulate(Mean(first=0.2), LinearWorld(dim=3), SPEC, rounds=60, seeds=4)
     assert run.violations.shape == (1, 4)
