@@ -108,6 +108,8 @@ AGENTS = {
     "self-normalised": ("hp_probe", {"radius": "self-normalised"}, {}),
     "conformal": ("hp_conformal", {"start_dose": 0.1, "group": 0}, {}),
     "groups": ("hp_conformal", {"start_dose": 0.1, "groups": "none"}, {}),
+    "student": ("hp_student", {"start_dose": 0.1}, {}),
+    "either": ("hp_student", {"start_dose": 0.1, "either": True}, {}),
     "kernel": ("nonlinear_hp_probe", {"cost_class": kernel("rbf:0.5", norm=1.0), "reward_class": linear()}, {}),
 }
 
@@ -125,7 +127,7 @@ def played(agent, rng, rounds):
 
 
 def made(name, options, more):
-    guarantee = {"guarantee": "conformal"} if name == "hp_conformal" else {}
+    guarantee = {"guarantee": name.removeprefix("hp_")} if name in ("hp_conformal", "hp_student") else {}
     agent = Agent(2, make_spec(**guarantee), policy=make_policy(name, **options), seed=5, **more)
     played(agent, np.random.default_rng(0), 60)
     return agent

@@ -1,5 +1,6 @@
 """Policies of a user's own over the linear estimate: a package's rule under another name, or with a part exchanged."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -59,6 +60,16 @@ class ByNorms(Linear):
         upper = self.safe_spec.coefficient_bound * seen.norm
         safe = safe_set(upper, self.safe_spec, asked.number, asked.baseline)
         return Bound(seen.reward, safe.intensity, bound_numbers(seen, seen.reward, upper), certified=safe.certified)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terse(ByNorms):
+    """The same rule, with numbers of the user's own in place of those that certificates are written from."""
+
+    name = "terse"
+
+    def rule(self, seen, asked):
+        return super().rule(seen, asked)._replace(numbers={"longest": seen.norm, "farthest": math.inf})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,11 @@ from safedial.policies.policy import Bound, Policy, StartSetting
 from safedial.simulation import engines
 from safedial.simulation.linear_world import LinearWorld
 from safedial.simulation.sweeps import parse_grid, run_sweep, sweep_rows
-from tests.policies.own_linear import ByNorms
+from safedial.study.reducer import body_of, decide_next, noted_in, question_of
+from safedial.study.replay_log import Source, catch_up
+from safedial.study.state import State
+from safedial.study.verify import Agreement
+from tests.policies.own_linear import ByNorms, Terse
 from tests.policies.own_mean import Mean
 
 SPEC = safedial.SafetySpec(
@@ -52,6 +56,21 @@ def test_it_is_one_short_file() -> None:
 def test_it_meets_every_claim_that_says_something_about_it() -> None:
     report = safedial.check_policy(Mean, quiet=True)
     assert (report.checks, report.failures) == (13, {})
+
+
+def test_nan_in_its_state_is_no_change_of_it_and_a_change_is_caught() -> None:
+    class Marked(Mean):
+        def init(self, lanes: tuple[int, ...] = (), *, watch: bool = True) -> dict[str, Any]:
+            return {**super().init(lanes, watch=watch), "least": np.full(lanes, np.nan), "name": np.full(lanes, "a")}
+
+    class Stirred(Marked):
+        def tell(self, state: Any, place: int, told: Any) -> None:
+            super().tell(state, place, told)
+            state["least"] = np.where(told.weight > 0.0, state["least"], 0.0)
+
+    changed = "zero intensity leaves the state as it was"
+    assert safedial.check_policy(Marked, quiet=True).failures == {}
+    assert safedial.check_policy(Stirred, quiet=True).failures == {changed: "AssertionError: policy.least changed"}
 
 
 def test_it_is_simulated_and_compared() -> None:
@@ -189,6 +208,50 @@ def test_a_rule_over_the_linear_estimate_meets_every_claim_and_explains_itself()
         agent.update(decision, reward=decision.action * 0.3, cost=decision.action * 0.4)
     assert decision.certificate["cost_upper"] == pytest.approx(0.99, rel=1e-3)
     assert "what the norms alone allow (26 informative rounds)" in decision.explain()
+
+
+def test_the_certificate_of_a_rule_with_other_numbers_shows_what_there_is(tmp_path: Path) -> None:
+    """The estimate, which is the package's, and the rule's own numbers; nothing of a bound that it does not tell."""
+    agent = safedial.Agent(3, SPEC, policy=Terse())
+    fields = {**SPEC.to_dict(), "dim": 3, "fallback_action": 0}
+    study = safedial.create_study("own", fields, storage=f"sqlite:///{tmp_path}/own.db", policy=Terse())
+    for context in CONTEXTS:
+        asked = study.ask(context)
+        decision = agent.decide(context)
+        study.tell(asked.id, reward=asked.action * 0.3, cost=asked.action * 0.4)
+        agent.update(decision, reward=decision.action * 0.3, cost=decision.action * 0.4)
+    for facts in (decision.certificate, study.decision(asked.id).certificate):
+        assert (facts["numbers"]["longest"], facts["numbers"]["farthest"]) == (pytest.approx(0.99), None)
+        assert facts["model"]["width"] == decision.numbers["width"] > 0.0
+        assert (facts["cost_upper"], facts["reward_upper"]) == (None, None)
+    told = (
+        "The estimate: mean cost {cost:.4g} per unit of intensity, width {width:.4g} ({informative_rounds:.0f} informa"
+    )
+    assert told.format(**decision.certificate["model"]) in decision.explain()
+    with study.store.engine.connect() as connection:
+        source = Source(connection, study._id, "own", Terse())
+        state = catch_up(source, State(study.spec), asked.seq - 1)
+    moved = {
+        **asked.body,
+        "numbers": {name: value and value * (1 + 1e-15) for name, value in asked.body["numbers"].items()},
+    }
+    question, raw = question_of(state, asked.body), asked.body["context"]
+    again = body_of(decide_next(state, question, raw)[0], raw, state, noted_in(asked.body))
+    assert Agreement().on_decision(state, question, again, moved)
+    moved["numbers"]["cost"] += 1e-6
+    assert not Agreement().on_decision(state, question, again, moved)
+    assert study.verify().ok
+    study.store.close()
+
+
+@pytest.mark.parametrize("engine", ["reference", "rank_one", "blocked", "jax"])
+def test_a_replay_of_a_rule_with_other_numbers_has_no_bound_of_the_mean_cost(engine: str) -> None:
+    rng = np.random.default_rng(0)
+    given = rng.normal(size=(20, 3)) / 9, np.full(20, 0.1), np.full(20, 0.1)
+    trace, usual = (safedial.replay(policy, *given, SPEC, engine=engine) for policy in (Terse(), ByNorms()))
+    np.testing.assert_array_equal(trace.intensity, usual.intensity)
+    assert np.isnan(trace.cost_upper).all()
+    assert np.isfinite(usual.cost_upper).all()
 
 
 def test_a_replay_refuses_what_does_not_keep_the_linear_estimate() -> None:

@@ -6,8 +6,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from safedial import InvalidInput, LinearWorld, NonlinearWorld, Policy, SafetySpec, make_policy, power, simulate
+from safedial import Cost, InvalidInput, LinearWorld, NonlinearWorld, Policy, SafetySpec, make_policy, power, simulate
+from safedial.model.noise_scale import power_scale
 from safedial.policies.policy import Bound
+from safedial.simulation.dose_response import DoseResponseWorld
 from safedial.simulation.results import guarantee_holds, summary
 from safedial.simulation.sweeps import build, parse_grid, run_sweep, sweep_rows, write_table
 from safedial.simulation.world import Outcome, World
@@ -203,3 +205,49 @@ def test_a_policy_may_go_by_the_spec_the_intensity_and_randomness_of_its_own():
     assert np.all(both.given.intensity[0] != both.given.intensity[1])
     for told, seen in zip(both.state["told"], rounds[:8], strict=True):
         np.testing.assert_array_equal(told.intensity, seen.given.intensity)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Anywhere(FixedDose):
+    """The same in every world, with a dose of 0 in the first lane."""
+
+    name = "anywhere"
+    excludes = frozenset()
+
+    def bound(self, state, asked):
+        found = super().bound(state, asked)
+        dose = found.largest * (np.arange(np.shape(found.largest)[-1]) > 0)
+        return found._replace(index=dose, largest=dose)
+
+
+SENSORS = replace(SPEC, cost_sensor_noise=0.1, reward_sensor_noise=0.1)
+SCALED = replace(SPEC, noise_scale=power_scale(2.0))
+COSTS = {"heat": Cost(threshold=1.0, noise=0.1, curve=power(2.0)), "load": Cost(threshold=2.0, noise=0.1)}
+SEVERAL = SafetySpec(costs=COSTS, total_risk=0.02, reward_noise=0.2, coefficient_bound=1.0, context_bound=1.0)
+
+
+@pytest.mark.parametrize(
+    ("world", "spec"),
+    [
+        (LinearWorld(dim=2), SPEC),
+        (LinearWorld(dim=2), replace(SPEC, threshold=[0.2, 0.6])),
+        (LinearWorld(dim=2, baseline_cost=0.1), SPEC),
+        (LinearWorld(dim=2, baseline_cost=0.1), SENSORS),
+        (LinearWorld(dim=2), SCALED),
+        (LinearWorld(dim=2), SEVERAL),
+        (NonlinearWorld(dim=2, kind="kernel"), SPEC),
+        (NonlinearWorld(dim=2, kind="logistic"), SPEC),
+        (DoseResponseWorld(curve="power", low=0.7, high=1.4, least=0.1, spread=0.5, dim=1), SPEC),
+        (Threshold(dim=2), SPEC),
+    ],
+    ids=lambda each: each.name if isinstance(each, World) else "",
+)
+def test_a_policy_is_told_each_cost_as_it_was_measured(world, spec):
+    rounds, chunks = [], []
+    told = {"rounds": 6, "seeds": 3, "observe": rounds.append, "record": chunks.append}
+    simulate(Anywhere(dose=0.3), world, spec, **told)
+    for name in spec.costs or [""]:
+        costs = np.concatenate([played.cost[name] if name else played.cost for played in chunks])
+        seen = [each.measured[name] if name else each.measured for each in rounds[-1].state]
+        np.testing.assert_allclose(np.broadcast_to(seen, costs.shape), costs, rtol=1e-12)
+        assert costs[..., 1:].any()

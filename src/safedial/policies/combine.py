@@ -147,7 +147,7 @@ class Smallest(Policy):
     def _part_of(self, told: Told, name: str) -> Told:
         """What one part is told. Where a cost is not known, the round teaches no part anything."""
         if not self.task.live:
-            return told._replace(cost=told.cost[name])
+            return told._replace(cost=told.cost[name], measured=told.measured and told.measured[name])
         parts = told.parts or {}
         if name in parts:
             return parts[name]._replace(weight=parts[name].weight * (told.weight > 0.0))

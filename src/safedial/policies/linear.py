@@ -38,7 +38,6 @@ from safedial.model.namespace import Array
 from safedial.model.spec import SafetySpec
 from safedial.policies import words
 from safedial.policies.combine import Smallest
-from safedial.policies.estimates import Certified, Plain
 from safedial.policies.policy import KNOWN, Asked, Bound, Decided, Policy, Task, Terms, Told, is_probe, option, probed
 from safedial.policies.supports import check_supported
 
@@ -120,13 +119,16 @@ class Linear(Policy):
     in_order = True
     uncompiled = ""
     excludes = frozenset()
-    plain_numbers = True
     recorded = Recorded
     margins: ClassVar[bool] = True
     """Whether the realized cost is bounded: with the margin for noise, and that for sensor error."""
 
     radius: ClassVar[str | None] = None
     """Of policies with a confidence radius an option."""
+
+    @cached_property
+    def plain_numbers(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] -- of this package's rules
+        return not self.is_own
 
     # --- the rule, on floats or arrays of any library
 
@@ -170,13 +172,19 @@ class Linear(Policy):
     @cached_property
     def arithmetic(self) -> Any:
         """How the estimate is kept: with certified rounding where people act on it."""
+        from safedial.policies.estimates import Certified, Plain  # here, so that no help text waits for SciPy
+
         return (Certified if self.task.live else Plain)(self.radius, self.safe_spec)
 
     def init(self, lanes: tuple[int, ...] = (), *, watch: bool = True) -> LinearState:
         return LinearState(self.arithmetic.init(self.task.dim, ridge=self.spec.ridge, batch=lanes))
 
     def bound(self, state: Any, asked: Asked) -> Bound:
-        return self.rule(state.read(self.arithmetic, asked.context, asked.norm), asked)
+        seen = state.read(self.arithmetic, asked.context, asked.norm)
+        found = self.rule(seen, asked)
+        if self.plain_numbers or not self.task.live:
+            return found
+        return found._replace(numbers=with_more(seen, estimate_numbers(seen)) | found.numbers)
 
     def tell(self, state: LinearState, place: int, told: Told) -> None:
         weight = told.weight if told.fate is KNOWN else told.weight * (told.fate == KNOWN)
@@ -236,7 +244,7 @@ class Linear(Policy):
     def _facts(self, decided: Decided) -> dict[str, Any]:
         """Plain values: the estimate, the bound and the margins."""
         spec, told, number = self.spec, decided.numbers, decided.number
-        radius, upper = told.get("cost_radius", 0.0), told["cost_upper"]
+        radius, upper = told.get("cost_radius", 0.0), told.get("cost_upper")
         learned = {} if spec.margin_risk is None else {"margin_risk": spec.margin_risk}
         noise = math.inf if told.get("noise", 0.0) is None else told.get("noise")
         names = ("informative_rounds", "reward", "cost", "width", "norm", "log_det")
@@ -246,12 +254,13 @@ class Linear(Policy):
             "radius_name": self.radius,
             "radius": radius,
             **self._dual(told),
-            "reward_upper": told["reward_upper"],
+            "reward_upper": told.get("reward_upper"),
             "cost_upper_uncut": told["cost"] + radius * told["width"] if radius else upper,
             "cost_upper": upper,
             "margin": spec.margin,
             "noise_margin": noise_margin(spec, number, noise) if self.margins else 0.0,
             "sensor_margin": words.sensor_margin(spec, number) if self.margins and spec.sensors_err else 0.0,
+            **({"numbers": dict(told)} if self.is_own else {}),
         }
 
     def _dual(self, told: Mapping[str, Any]) -> dict[str, Any]:
@@ -265,6 +274,10 @@ class Linear(Policy):
     def _arithmetic(self, decided: Decided, facts: dict[str, Any]) -> list[str]:
         """The bound, and the division that gave the largest safe intensity."""
         model, upper, size = facts["model"], facts["cost_upper"], self.spec.coefficient_bound
+        rounds = f" ({model['informative_rounds']:.0f} informative rounds)."
+        if upper is None:  # a rule of one's own does not tell it
+            line = f"The estimate: mean cost {model['cost']:.4g} per unit of intensity, width {model['width']:.4g}"
+            return [line + rounds, *words.part_given(decided)]
         how = f"the estimate {model['cost']:.4g} + radius {facts['radius']:.4g} x width {model['width']:.4g}"
         # S‖x‖, the largest mean cost that the stated norms allow, with room for rounding.
         dual = upper < size * model["context_norm"] * (1.0 - 1e-12) and "self_normalised" in facts
@@ -282,7 +295,6 @@ class Linear(Policy):
             how = "what the norms alone allow, in round one"
         line = f"The bound: mean cost per unit of intensity is at most {upper:.4g}: {how}"
         margins = {"upper": upper, "margin": facts["noise_margin"], "sensor": facts["sensor_margin"]}
-        rounds = f" ({model['informative_rounds']:.0f} informative rounds)."
         return [line + rounds, *words.division(self.spec, decided, **margins)]
 
 
@@ -303,7 +315,7 @@ def bound_numbers(
             "cost_radius": cost_radius,
             "reward_radius": reward_radius,
         }
-    # With `ESTIMATE`, name by name, since an agent does this in every round.
+    # Name by name, since an agent does this in every round.
     numbers = {
         "cost_upper": cost_upper,
         "reward_upper": reward_upper,
@@ -317,6 +329,16 @@ def bound_numbers(
         "informative_rounds": seen.informative_rounds,
         "cost_slack": seen.cost_slack,
     }
+    return with_more(seen, numbers)
+
+
+def estimate_numbers(seen: Prediction) -> dict[str, Any]:
+    """The numbers of an estimate that every decision keeps."""
+    return {name: getattr(seen, name) for name in ESTIMATE}
+
+
+def with_more(seen: Prediction, numbers: dict[str, Any]) -> dict[str, Any]:
+    """With what only some radii and margins need."""
     if seen.cost_energy is not None:
         numbers["reward_energy"], numbers["cost_energy"] = seen.reward_energy, seen.cost_energy
     if seen.noise is not None:

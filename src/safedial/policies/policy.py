@@ -143,6 +143,7 @@ class Told(NamedTuple):
         reward, cost: R/g_r and (C − b₀)/g_c of the applied action; 0 where `weight` is.
         weight: ω of the sample, 0 where it teaches nothing (nothing was given).
         measured: C, as it was measured; a mapping where the spec states several costs, NaN where one is not known.
+            (None where a simulation tells it to a policy of this package and it follows from `cost`.)
         baseline: b₀.
         action: the applied setting, in the dial's units. (The advised one was given to `open`.)
         intensity: g_c of the applied setting.
@@ -345,7 +346,7 @@ class Policy:
         """Whether its risk is that of a round over the past rounds too."""
         return GUARANTEES[self.guarantee].marginal
 
-    @property
+    @cached_property
     def is_own(self) -> bool:
         """Whether its class is the user's own."""
         return not type(self).__module__.startswith("safedial.policies.")

@@ -47,12 +47,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from safedial.bounds import least_squares, monitor, ranks, triangle
+from safedial.bounds import least_squares, monitor, ranks
 from safedial.bounds.least_squares import SPARE, WORST, Fitted
 from safedial.bounds.safe_set import SafeSet, largest_safe_intensity
 from safedial.bounds.t_laws import Mixture, chance_above, cost_upper, epoch_share, spent_in, t_quantile
@@ -177,6 +177,14 @@ class Watch:
     def _notice(self) -> None:
         self._value = None
         self.crossed = self.crossed | (self.value >= self._limit)
+
+
+@cache
+def certified() -> Any:
+    """The arithmetic of one lane, imported when it is used: no help text waits for SciPy."""
+    from safedial.bounds import triangle
+
+    return triangle
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -318,7 +326,7 @@ class HPStudent(Policy):
     @staticmethod
     def _arithmetic(lanes: Any) -> Any:
         """Certified for one lane, plain for many."""
-        return least_squares if lanes else triangle
+        return least_squares if lanes else certified()
 
     def begin(self, state: Learned, asked: Asked) -> None:
         self._learn(state)

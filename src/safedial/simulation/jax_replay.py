@@ -131,7 +131,7 @@ def _sequence(rule: Rule, table: tuple[Any, Any, Any], start: tuple[Any, Any, An
         steps = [gain * (target - mean) for target, mean in zip(targets, (reward, cost), strict=True)]
         seen = (reward, cost, width, log_det, count)
         certified = jnp.where(found.certified, one, zero)
-        chosen = (intensity, found.index + zero, found.numbers["cost_upper"], certified)
+        chosen = (intensity, found.index + zero, found.numbers.get("cost_upper", jnp.nan) + zero, certified)
         record = emit(record, index, [value.astype(dtype) for value in (gain, *steps, *seen, *chosen, growth)])
         after = jnp.where(place > index, gain * row, zero)[:, None]
         moved = (old + step * row for old, step in zip(vectors[1:], steps, strict=True))

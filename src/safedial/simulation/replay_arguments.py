@@ -216,7 +216,8 @@ class Replay:
 
     Attributes:
         intensity: what was played, as the safe set measures it; `action` is the dial.
-        reward_index: what the policy compared with 0; `cost_upper`, `width`: the cost's bound and the width behind it.
+        reward_index: what the policy compared with 0; `cost_upper`, `width`: the cost's bound, NaN where a rule of your
+            own does not tell it, and the width behind it.
         certified: False if not even 0 was safe.
         estimates: the final estimate of each row; shared by all rows if doses cannot change what is learned. With
             engine "jax" its arrays are JAX's and stay on the device; `np.asarray` copies them to the host.

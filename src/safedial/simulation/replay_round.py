@@ -143,7 +143,7 @@ def write_row(
     part = slice(start, start + len(decided))
     trace.intensity[row, part] = [given for _, given in decided]
     trace.reward_index[row, part] = [found.index for found, _ in decided]
-    trace.cost_upper[row, part] = [found.numbers["cost_upper"] for found, _ in decided]
+    trace.cost_upper[row, part] = [found.numbers.get("cost_upper", math.nan) for found, _ in decided]
     trace.width[row, part] = [prediction.width for prediction in predictions]
     trace.certified[row, part] = [found.certified for found, _ in decided]
 
@@ -157,7 +157,7 @@ def write_shared_rows(trace: Trace, rounds: Rounds, start: int, prediction: Pred
     found, given = rounds.policy.decide(prediction, as_columns(rounds.spec), asked)
     trace.intensity[:, part] = given
     trace.reward_index[:, part] = found.index
-    trace.cost_upper[:, part] = found.numbers["cost_upper"]
+    trace.cost_upper[:, part] = found.numbers.get("cost_upper", math.nan)
     trace.width[:, part] = prediction.width
     trace.certified[:, part] = found.certified
 

@@ -151,6 +151,8 @@ class Rule(NamedTuple):
         if found.teaches is not True:
             weight = weight * found.teaches
         reward, cost, measured, left_out = self.world.normalised(self.spec, now, weight)
+        if measured is None and policy.is_own:  # the package's do not look at it where it follows from the rest
+            measured = self.world.outcome(self.spec, now).cost
         fate: Any = KNOWN
         if left_out is not None:
             weight, fate = where(left_out, 0.0, weight), np.where(left_out, LEFT_OUT, KNOWN)

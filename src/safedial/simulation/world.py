@@ -181,13 +181,14 @@ class Outcome(NamedTuple):
 
 
 class Normalised(NamedTuple):
-    """What a learner sees: R/g_r and (C − b₀)/g_c, and C itself where it is not proportional: 0 or 1, or several costs
-    by name. `left_out`: whose outcomes are lost for a reason unrelated to context, cost and setting; None if none are.
+    """What a learner sees: R/g_r and (C − b₀)/g_c, and C itself where it does not follow from that: 0 or 1, or several
+    costs by name. `left_out`: whose outcomes are lost for a reason unrelated to context, cost and setting; None if none
+    are.
     """
 
     reward: Any
     cost: Any
-    event: Any = None
+    measured: Any = None
     left_out: Any = None
 
 
