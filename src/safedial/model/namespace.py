@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
+UNIT = 2.0**-53
+"""u: the largest relative error of one rounded operation."""
+
 
 class Floats:
     """The few array functions the rule uses, for Python floats. `where` evaluates both branches, as arrays do."""

@@ -24,9 +24,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from safedial.bounds.tolerated import Cost
 from safedial.errors import InvalidInput, require
-from safedial.model.costs import read_costs, require_one_cost, split_spec
+from safedial.model.costs import Cost, read_costs, require_one_cost, split_spec
 from safedial.model.dose import Dose
 from safedial.model.guarantee import CERTIFIED, CONSTANTS, GUARANTEES, PROVED, Guarantee
 from safedial.model.namespace import is_zero, namespace, normal_quantile

@@ -55,8 +55,8 @@ from safedial.bounds.confidence import cost_radius_of
 from safedial.bounds.estimate import Dual, Estimate, Prediction
 from safedial.bounds.margin import past_variance
 from safedial.bounds.radii import LEAST, dual_of, energy, multipliers
-from safedial.bounds.rounding import UNIT, certify, certify_dual, round_up
-from safedial.model.namespace import Array
+from safedial.bounds.rounding import certify, certify_dual, round_up
+from safedial.model.namespace import UNIT, Array
 from safedial.model.spec import SafetySpec
 from safedial.policies.table import Table
 

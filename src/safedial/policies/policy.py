@@ -30,7 +30,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from safedial.bounds.rounding import rounded_spec
-from safedial.errors import require
+from safedial.errors import is_number, require
 from safedial.model.dial import Dial, Features
 from safedial.model.dose import Dose
 from safedial.model.guarantee import GUARANTEES
@@ -228,9 +228,11 @@ def option(
 
 
 def is_proper(policy: Policy) -> None:
-    """Refuse an option that breaks its rule."""
+    """Refuse an option that breaks its rule. NumPy's numbers become plain ones, as options are written."""
     for each in (each for each in fields(policy) if each.init):
         check, value = each.metadata.get("check"), getattr(policy, each.name)
+        if isinstance(value, np.generic):
+            object.__setattr__(policy, each.name, value := value.item())
         left = each.metadata.get("by_rule") and isinstance(value, str) and value == BY_RULE
         if check is not None and not left:
             require(check(value), written(each), value, each.metadata["rule"], each.metadata["way_out"])
@@ -431,8 +433,7 @@ def is_probe(probe: Any) -> bool:
 
 def is_share(value: Any) -> bool:
     """Whether this is a number in [0, 1]."""
-    plain = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    return bool(plain and 0.0 <= value <= 1.0)
+    return is_number(value) and bool(0.0 <= value <= 1.0)
 
 
 def probe_share(probe: Any, number: Any) -> Any:

@@ -45,10 +45,10 @@ import numpy as np
 
 from safedial.bounds.count_rule import CLIMB, SPREAD_RANK, CountWindow, adapted, check_rate, spread_risk
 from safedial.bounds.rounding import round_down
-from safedial.bounds.tolerated import LOWERED, Cost, Range, tolerated_scale, tolerated_setting
+from safedial.bounds.tolerated import Range, tolerated_scale
 from safedial.errors import is_number, is_whole, require
-from safedial.model.brackets import WRITTEN, Growth, growth_from_dict
-from safedial.model.costs import ONE
+from safedial.model.brackets import LOWERED, WRITTEN, Growth, growth_from_dict
+from safedial.model.costs import ONE, Cost, tolerated_setting
 from safedial.model.namespace import Array, namespace, where
 from safedial.policies import shield_words
 from safedial.policies.bases import try_out
@@ -213,7 +213,7 @@ class HPShield(Policy):
     )
     lag: int = option(
         0,
-        lambda lag: bool(isinstance(lag, (int, np.integer)) and not isinstance(lag, bool) and lag >= 0),
+        lambda lag: is_whole(lag, 0),
         "must be a whole number >= 0",
         "how many rounds an outcome may take",
     )

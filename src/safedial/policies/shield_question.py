@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from safedial.bounds.tolerated import Cost
 from safedial.errors import InvalidInput, refusal, require
+from safedial.model.costs import Cost
 from safedial.model.dial import Dial, real
 from safedial.model.namespace import Array
 from safedial.policies.policy import Asked

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from safedial.bounds.margin import round_risk, tail_factor
 from safedial.bounds.monitor import ODDS, Monitor, evidence
-from safedial.bounds.tolerated import Cost
+from safedial.model.costs import Cost
 from safedial.model.guarantee import GUARANTEES
 from safedial.rounds.outcome import (
     STATUSES,

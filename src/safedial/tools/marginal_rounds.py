@@ -31,8 +31,8 @@ from numpy.typing import NDArray
 
 from safedial.bounds import monitor, ranks, triangle
 from safedial.bounds.t_laws import Mixture, chance_above, cost_upper, epoch_share
-from safedial.bounds.tolerated import Cost
 from safedial.errors import require
+from safedial.model.costs import Cost
 from safedial.model.dial import Dial, Features
 from safedial.model.dose import Dose
 from safedial.model.guarantee import GUARANTEES
