@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from safedial import growth
-from safedial.bounds.tolerated import Range, scaled_setting, tolerated_scale
+from safedial.bounds.count_rule import Range, scaled_setting, tolerated_scale
 from safedial.errors import InvalidInput
 from safedial.model.costs import Cost, tolerated_setting
 

@@ -10,8 +10,7 @@ import pytest
 from scipy.stats import binomtest
 
 from safedial import Agent, Dial, InvalidInput, SafetySpec, growth, simulate
-from safedial.bounds.count_rule import climb_limit, excess_bound
-from safedial.bounds.tolerated import Range, scaled_setting, tolerated_scale
+from safedial.bounds.count_rule import Range, climb_limit, excess_bound, scaled_setting, tolerated_scale
 from safedial.model.costs import Cost
 from safedial.policies.bases import Bases, Ridge
 from safedial.policies.policy import KNOWN, LEFT_OUT, LOST, OPEN, THROTTLED, Told

@@ -1,6 +1,6 @@
 """HP-Shield: the realized-cost guarantee from monotonicity and a growth bracket, not from an exact dose curve.
 
-Each past round tells a lower bound on the scale it would have tolerated (`bounds.tolerated`). The count rule
+Each past round tells a lower bound on the scale it would have tolerated (`bounds.count_rule`). The count rule
 (`bounds.count_rule`) plays the largest scale at which at most m − 1 of the latest n rounds would have exceeded:
 
 1. a base gives each context a setting (a protocol's, or a learned one), and a scale λ makes a_λ = λ times the base;
@@ -43,9 +43,17 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from safedial.bounds.count_rule import CLIMB, SPREAD_RANK, CountWindow, adapted, check_rate, spread_risk
+from safedial.bounds.count_rule import (
+    CLIMB,
+    SPREAD_RANK,
+    CountWindow,
+    Range,
+    adapted,
+    check_rate,
+    spread_risk,
+    tolerated_scale,
+)
 from safedial.bounds.rounding import round_down
-from safedial.bounds.tolerated import Range, tolerated_scale
 from safedial.errors import is_number, is_whole, require
 from safedial.model.brackets import LOWERED, WRITTEN, Growth, growth_from_dict
 from safedial.model.costs import ONE, Cost, tolerated_setting

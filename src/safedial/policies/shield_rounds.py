@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from safedial.bounds.count_rule import CLIMB, RECENT, adapted_rank, climb_limit
-from safedial.bounds.tolerated import Range, scaled_setting, tolerated_scale
+from safedial.bounds.count_rule import CLIMB, RECENT, Range, adapted_rank, climb_limit, scaled_setting, tolerated_scale
 from safedial.errors import require
 from safedial.model.namespace import Array, namespace, where
 from safedial.policies.bases import ALIKE, Bases, Fitted, fit_own, lesson, predicted, scaled, with_one
