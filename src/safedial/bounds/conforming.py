@@ -84,15 +84,6 @@ def raised(coef: Array, context: Array, direction: Array, value: Any) -> Any:
     return centre + margin + SLACK * (np.abs(centre) + np.abs(margin))
 
 
-def ridge_fit(rows: Array, targets: Array, seen: Any, ridge: float) -> tuple[Array, Array]:
-    """(A⁻¹, coefficients) of ridge regression on the known rows: rows (..., n, d), targets (..., n, k)."""
-    if not np.all(seen):
-        rows, targets = (np.where(seen[..., None], part, 0.0) for part in (rows, targets))
-    gram = np.matrix_transpose(rows) @ rows + ridge * np.eye(rows.shape[-1])
-    inverse = np.asarray(np.linalg.inv(gram), dtype=float)
-    return inverse, inverse @ (np.matrix_transpose(rows) @ targets)
-
-
 def ages_of(codes: Any, groups: int) -> tuple[Any, Any]:
     """For each round, how many later rounds its group has; for each of so many groups, how many rounds it has.
 

@@ -83,6 +83,11 @@ def every(condition: Any) -> bool:
     return bool(condition.all()) if isinstance(condition, np.ndarray) else bool(condition)
 
 
+def scalar(value: Any) -> Any:
+    """A plain number, which is faster, in place of an array without axes; an array as it is."""
+    return value.item() if getattr(value, "ndim", 1) == 0 else value
+
+
 def is_zero(value: Any) -> bool:
     """Whether `value` is the plain number 0, which means that this part of the model is absent."""
     return isinstance(value, (float, int)) and value == 0

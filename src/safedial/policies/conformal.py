@@ -51,7 +51,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from safedial.bounds.conforming import Calibration, calibration, largest_conforming, raised, ridge_fit
+from safedial.bounds.conforming import Calibration, calibration, largest_conforming, raised
+from safedial.bounds.estimate import ridge_fit
 from safedial.bounds.ranks import TIE, places
 from safedial.bounds.safe_set import largest_safe_intensity
 from safedial.errors import InvalidInput, is_number, is_whole, require

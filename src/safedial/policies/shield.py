@@ -59,9 +59,7 @@ from safedial.model.brackets import LOWERED, WRITTEN, Growth, growth_from_dict
 from safedial.model.costs import ONE, Cost, tolerated_setting
 from safedial.model.namespace import Array, namespace, where
 from safedial.policies import shield_words
-from safedial.policies.bases import try_out
 from safedial.policies.bets import PATIENCE, Bets
-from safedial.policies.choosers import CHOOSERS, LEARNING, Rewards, requested
 from safedial.policies.policy import (
     KNOWN,
     LEFT_OUT,
@@ -79,7 +77,7 @@ from safedial.policies.policy import (
     option,
 )
 from safedial.policies.shield_question import Questions, Stated
-from safedial.policies.shield_rounds import Found, Group
+from safedial.policies.shield_rounds import CHOOSERS, LEARNING, Found, Group, Rewards, try_out
 from safedial.policies.table import Growing, Table
 
 START_SCALE = 0.25
@@ -87,14 +85,6 @@ START_SCALE = 0.25
 
 CHOSEN = {"request": "request", "target": "largest_reward", "sign": "start_only"}
 """What set the setting, by the chooser that gave less than the cap."""
-
-
-class Kept(NamedTuple):
-    """What a decision keeps of a round: what was stated, and the scale and the largest setting that were allowed."""
-
-    stated: Stated
-    scale: Any
-    cap: Any
 
 
 Place = tuple[Group, int, Any]
@@ -399,14 +389,15 @@ class HPShield(Policy):
             seen = group.find(context, stated, level)
             found = seen if found is None else Found(*(where(here, *both) for both in zip(seen, found, strict=True)))
         chosen, index = self._choose(state, found, context, stated)
-        kept = chosen, Kept(stated, found.scale, found.safe)
         ready = found.allowed > -math.inf
         if not state._lanes:
             numbers = self._numbers(state, group, context, stated, found)
-            return Bound(index, found.safe, numbers, ready, memo=kept, limit=self._limit(found, chosen))
+            memo = chosen, stated, found
+            return Bound(index, found.safe, numbers, ready, memo=memo, limit=self._limit(found, chosen))
         parts = (index + 0.0 * found.safe, found.safe, ready)
         index, largest, ready = (each.reshape(state._lanes) for each in parts)
-        return Bound(index, largest, found._asdict(), ready, memo=(np.reshape(chosen, state._lanes), kept[1]))
+        memo = np.reshape(chosen, state._lanes), stated, found
+        return Bound(index, largest, found._asdict(), ready, memo=memo)
 
     def choose(self, bound: Bound, asked: Asked) -> Any:
         return bound.memo[0]
@@ -426,7 +417,7 @@ class HPShield(Policy):
             return state.rewards.by_sign(found.safe, found.start, context)
         if self.chooser == "request":
             marks = self.marks if self.task.live or self.marks is None else (0.0, *self.marks)
-            return requested(found.safe, stated.request, marks), 0.0
+            return Range(-math.inf, found.safe, marks).played(stated.request), 0.0
         return found.safe, 0.0
 
     def _limit(self, found: Found, chosen: float) -> str:
@@ -483,15 +474,15 @@ class HPShield(Policy):
     def open(self, state: ShieldState, asked: Asked, bound: Bound | None, chosen: Any) -> None:
         """Rounds from before the first decision, which it did not decide, teach it nothing."""
         assert bound is not None  # noqa: S101 -- `takes_history` is False
-        context, advised, kept = asked.context, chosen, bound.memo[1]
+        context, advised, (_, stated, found) = asked.context, chosen, bound.memo
         if state._lanes:
             context, advised = context.reshape(-1, self.task.dim), np.ravel(chosen)
         place = state.places.append() if self.group is not None else -1
-        for name, here in _labels(kept.stated.group):
+        for name, here in _labels(stated.group):
             code = 0 if self.group is None else _code(state, name)
             row = state.groups[code].open(
-                here, context, protocol=kept.stated.protocol, start=kept.stated.start, advised=advised, cap=kept.cap,
-                used=kept.scale, number=asked.number,
+                here, context, protocol=stated.protocol, start=stated.start, advised=advised, cap=found.safe,
+                used=found.scale, number=asked.number,
             )  # fmt: skip
             if self.group is not None:
                 for column, value in ((state.places.group, code), (state.places.row, row)):
@@ -609,10 +600,7 @@ class HPShield(Policy):
 
     def floored(self, start: Any) -> Any:
         """A start, or an array of them, as it is played."""
-        if self.marks is None:
-            return start
-        found = np.asarray(self.marks)[np.searchsorted(self.marks, start, side="right") - 1]
-        return found if found.ndim else float(found)
+        return start if self.marks is None else Range(-math.inf, math.inf, self.marks).played(start)
 
     def tolerated(self, costs: Mapping[str, Cost], measured: Mapping[str, Any], applied: Any) -> Any:
         """z*: the largest setting at which a round would have kept every threshold, as far as the brackets say."""
