@@ -451,29 +451,30 @@ class CountWindow:
     def _search(self, scales: NDArray[np.float64], stale: Any, size: Any, rank: Any) -> None:
         """Find the answers of these lanes anew, those of one size and rank together."""
         lanes = np.atleast_1d(stale).nonzero()[0]
-        sizes = np.stack([np.broadcast_to(each, np.shape(stale)) for each in (size, rank)], axis=-1).reshape(-1, 2)
-        for n, m in {*map(tuple, sizes[lanes].tolist())}:
-            here = lanes[(sizes[lanes] == (n, m)).all(axis=1)]
-            found = self._answers(scales.reshape(-1, scales.shape[-1]), here, n, m)
-            if self._lanes is None:
-                self.scale, self.held, self.first, self.below, self.upto = (each.item() for each in found)
-                continue
-            for column, values in zip((self.scale, self.held, self.first, self.below, self.upto), found, strict=True):
-                column[here] = values
+        if isinstance(size, int) and isinstance(rank, int):  # as in most simulations
+            self._search_alike(scales, lanes, size, rank)
+            return
+        size, rank = (np.broadcast_to(each, stale.shape)[lanes] for each in (size, rank))
+        for n, m in {*zip(size.tolist(), rank.tolist(), strict=True)}:
+            self._search_alike(scales, lanes[(size == n) & (rank == m)], n, m)
 
-    def _answers(self, scales: NDArray[np.float64], lanes: Any, size: int, rank: int) -> list[NDArray[Any]]:
-        """λ̂, how many rounds are held, from where on, how many scales lie below λ̂, and up to it."""
-        start = self.last - size if self.even else 0
-        rows = scales[slice(None) if lanes.size == len(scales) else lanes, start : self.last]
-        if self.even:
-            first, beyond = np.full(len(rows), start), 0
-        else:  # rounds that do not count, or lie before the window, are out of the way at ∞
+    def _search_alike(self, scales: NDArray[np.float64], lanes: Any, size: int, rank: int) -> None:
+        start, rows = self.last - size if self.even else 0, scales.reshape(-1, scales.shape[-1])
+        rows = rows[slice(None) if lanes.size == len(rows) else lanes, start : self.last]
+        first, beyond = start, 0
+        if not self.even:  # rounds that do not count, or lie before the window, are out of the way at ∞
             counted = rows == rows
             inside = counted & (np.cumsum(counted[:, ::-1], axis=1)[:, ::-1] <= size)
             rows, first, beyond = np.where(inside, rows, math.inf), np.argmax(inside, axis=1), self.last - size
         scale = np.partition(rows, rank - 1, axis=1)[:, rank - 1]
-        below, upto = (np.count_nonzero(each, axis=1) for each in (rows < scale[:, None], rows <= scale[:, None]))
-        return [scale, np.full(len(rows), size), first, below, upto - beyond * (scale == math.inf)]
+        below = np.count_nonzero(rows < scale[:, None], axis=1)
+        upto = np.count_nonzero(rows <= scale[:, None], axis=1) - beyond * (scale == math.inf)
+        found = scale, size, first, below, upto
+        if self._lanes is None:
+            self.scale, self.held, self.first, self.below, self.upto = (np.ravel(each).item() for each in found)
+            return
+        for column, values in zip((self.scale, self.held, self.first, self.below, self.upto), found, strict=True):
+            column[lanes] = values
 
 
 NONE_HELD = -(2**40)

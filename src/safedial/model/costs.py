@@ -21,6 +21,7 @@ sub-Gaussian given the other costs' past too. The same holds for the joint guara
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -191,6 +192,19 @@ def tolerated_setting(
     for other in found[1:]:
         least = namespace(least, other).minimum(least, other)
     return least
+
+
+def shown_by(costs: Mapping[str, Cost], measured: Mapping[str, Any], applied: Any) -> tuple[Any, Any]:
+    """What measured costs show: a setting above which the round cannot have kept all thresholds, and whether it
+    exceeded one for certain.
+    """
+    upper: Any = math.inf
+    beyond: Any = False
+    for name, cost in costs.items():
+        found = cost.beyond(measured[name], applied)
+        upper = namespace(upper, found).minimum(upper, found)
+        beyond = beyond | (cost.excess(measured[name]) > cost.growth.error)
+    return upper, beyond
 
 
 # --- The costs of a spec

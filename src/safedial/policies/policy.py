@@ -30,7 +30,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from safedial.bounds.rounding import rounded_spec
-from safedial.errors import is_number, require
+from safedial.errors import is_number, is_whole, require
 from safedial.model.dial import Dial, Features
 from safedial.model.dose import Dose
 from safedial.model.guarantee import GUARANTEES
@@ -225,6 +225,28 @@ def option(
     """
     told = {"check": check, "rule": rule, "way_out": way_out, "by_rule": by_rule, "written": written}
     return field(default=default, metadata=told)
+
+
+def flag(default: bool) -> Any:
+    """An option that is True or False."""
+    return option(default, lambda value: value is True or value is False, "must be True or False")
+
+
+def one_of(default: Any, names: Sequence[str], **how: Any) -> Any:
+    """An option that is one of these names."""
+    words = "must be one of " + ", ".join(names) if len(names) > 2 else "must be " + " or ".join(map(repr, names))
+    return option(default, lambda value: isinstance(value, str) and value in names, words, **how)
+
+
+def whole(default: int, least: int = 0, way_out: str = "") -> Any:
+    """An option that is a whole number."""
+    return option(default, lambda value: is_whole(value, least), f"must be a whole number >= {least}", way_out)
+
+
+def part(default: Any, way_out: str = "", rule: str = "must be a number in (0, 1]", **how: Any) -> Any:
+    """An option that is a number in (0, 1], or None."""
+    check = lambda value: value is None or (is_number(value) and 0.0 < value <= 1.0)  # noqa: E731 -- as in its callers
+    return option(default, check, rule, way_out, **how)
 
 
 def is_proper(policy: Policy) -> None:
