@@ -450,7 +450,7 @@ class CountWindow:
 
     def _search(self, scales: NDArray[np.float64], stale: Any, size: Any, rank: Any) -> None:
         """Find the answers of these lanes anew, those of one size and rank together."""
-        lanes = np.atleast_1d(stale).nonzero()[0]
+        lanes = ALONE if self._lanes is None else stale.nonzero()[0]
         if isinstance(size, int) and isinstance(rank, int):  # as in most simulations
             self._search_alike(scales, lanes, size, rank)
             return
@@ -471,11 +471,16 @@ class CountWindow:
         upto = np.count_nonzero(rows <= scale[:, None], axis=1) - beyond * (scale == math.inf)
         found = scale, size, first, below, upto
         if self._lanes is None:
-            self.scale, self.held, self.first, self.below, self.upto = (np.ravel(each).item() for each in found)
+            self.scale, self.held, self.first, self.below, self.upto = (
+                each if isinstance(each, int) else each.item() for each in found
+            )
             return
         for column, values in zip((self.scale, self.held, self.first, self.below, self.upto), found, strict=True):
             column[lanes] = values
 
+
+ALONE = np.zeros(1, dtype=np.int64)
+"""The lanes, where there is one."""
 
 NONE_HELD = -(2**40)
 """What a window holds that was not searched yet: never as much as it should hold."""

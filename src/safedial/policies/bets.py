@@ -192,7 +192,7 @@ class Bets:
     def _behind(self) -> tuple[Any, Any]:
         """What the bets on told rounds behind an open one make of the placed ones."""
         last = self.reported - self._lag
-        first = int(np.min(self.next))
+        first = int(self.next.min()) if self._lanes else self.next
         if first >= last:
             return self.capital, self.starts
         told = self.rounds.told[self._rows(first, last)]
