@@ -51,12 +51,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from safedial.bounds.conforming import Calibration, calibration, largest_conforming, raised
+from safedial.bounds.conforming import Calibration, calibration
 from safedial.bounds.estimate import ridge_fit
-from safedial.bounds.ranks import TIE, places
+from safedial.bounds.ranks import TIE
 from safedial.bounds.safe_set import largest_safe_intensity
 from safedial.errors import InvalidInput, is_number, is_whole, require
-from safedial.model.namespace import Array, namespace
+from safedial.model.namespace import Array, every, namespace, scalar
 from safedial.policies.bets import Bets
 from safedial.policies.conformal_words import terms
 from safedial.policies.policy import (
@@ -73,12 +73,15 @@ from safedial.policies.policy import (
     Task,
     Terms,
     Told,
-    is_probe,
+    one_of,
     option,
+    part,
     probe_share,
     probed,
+    teaching_probe,
+    whole,
 )
-from safedial.policies.start import Start, declared_dose, is_start_dose
+from safedial.policies.start import START_DOSE, Start, declared_dose
 from safedial.policies.supports import ELSEWHERE
 from safedial.policies.table import Table
 
@@ -132,6 +135,9 @@ class Ties(NamedTuple):
         return self.rounds >= 2 and 3 * self.rounds > self.known
 
 
+NO_TIES = Ties()
+
+
 def find_ties(measured: Array) -> Ties:
     """The most common of a group's known measured costs.
 
@@ -139,31 +145,10 @@ def find_ties(measured: Array) -> Ties:
     (Ties(value=0.0, rounds=2, known=3), False)
     """
     if not measured.size:
-        return Ties()
+        return NO_TIES
     values, counts = np.unique(measured, return_counts=True)
     most = int(np.argmax(counts))
     return Ties(float(values[most]), int(counts[most]), int(measured.size))
-
-
-class Group(NamedTuple):
-    """The calibration rounds of one group of the one lane: how many there are, and the latest, which bound the next.
-
-    `rows` and `residual` are those that are used, `top` is the rank of the bounding one; 0 if they are too few.
-    """
-
-    size: int
-    rows: Array
-    residual: Array
-    top: int
-    ties: Ties
-
-    @property
-    def unknown(self) -> int:
-        """How many of the rounds used have no known outcome."""
-        return int(np.count_nonzero(~np.isfinite(self.residual)))
-
-
-NOBODY = Group(0, np.empty((0, 0)), np.empty(0), 0, Ties())
 
 
 class Learned:
@@ -196,8 +181,8 @@ class Learned:
         self.bets = bets
         self._lanes, self._numbers = lanes, dict[Hashable, int]()
         self._scored = False
-        self._groups: dict[int, Group] | None = None
         self._calibration: Calibration | None = None
+        self._ties: dict[int, Ties] = {}
 
     @property
     def count(self) -> int:
@@ -269,43 +254,23 @@ class HPConformal(Policy):
     uncompiled = "ranks scores among those of all rounds before, whose number grows"
     excludes = ELSEWHERE | {"sensor noise"}
 
-    start_dose: float | None = option(
-        None, is_start_dose, "must be a number in (0, 1]", "or None for the certified one"
-    )
-    groups: Literal["sign", "none"] = option(
-        "sign", lambda groups: groups in ("sign", "none"), "must be 'sign' or 'none'"
-    )
-    probe: float | Literal["sqrt", "auto"] = option(
-        BY_RULE,
-        lambda probe: is_probe(probe) and probe != 0.0,
-        "must be 'sqrt' or a number in (0, 1]",
-        "every round must teach",
-        by_rule=True,
-    )
+    start_dose: float | None = START_DOSE
+    groups: Literal["sign", "none"] = one_of("sign", ("sign", "none"))
+    probe: float | Literal["sqrt", "auto"] = teaching_probe(BY_RULE, by_rule=True)
     group: int | str | Callable[[Any], Hashable] | None = option(
         None, is_group, "must be a column's number, a feature's name or a function of a context"
     )
-    window: int = option(100_000, lambda window: is_whole(window, 100), "must be a whole number >= 100")
-    lag: int = option(0, lambda lag: is_whole(lag, 0), "must be a whole number >= 0")
+    window: int = whole(100_000, 100)
+    lag: int = whole(0)
     reach: float | Literal["auto"] | None = option(
         BY_RULE,
-        lambda reach: reach is None or (is_number(reach) and 1.0 < reach < math.inf),
+        lambda reach: reach is None or (is_number(reach) and reach > 1.0),
         "must be a number > 1 or None",
         "2 doubles the dose at most",
         by_rule=True,
     )
-    history: Literal["calibrate", "train", "auto"] = option(
-        BY_RULE,
-        lambda history: history in ("calibrate", "train"),
-        "must be 'calibrate' or 'train'",
-        by_rule=True,
-    )
-    least_dose: float | Literal["auto"] | None = option(
-        BY_RULE,
-        lambda least: least is None or (is_number(least) and 0.0 < least <= 1.0),
-        "must be a number in (0, 1] or None",
-        by_rule=True,
-    )
+    history: Literal["calibrate", "train", "auto"] = one_of(BY_RULE, ("calibrate", "train"), by_rule=True)
+    least_dose: float | Literal["auto"] | None = part(BY_RULE, rule="must be a number in (0, 1] or None", by_rule=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -422,17 +387,17 @@ class HPConformal(Policy):
 
     def bound(self, state: Learned, asked: Asked) -> Bound:
         context, one = asked.context, state._lanes == ()
-        reward = np.vecdot(context, state.reward)
-        reward = float(reward) if one else reward
+        reward = scalar(np.vecdot(context, state.reward))
         label = 0 if self.column is None else self._label_of(state, context)
         code = 2 * label + (self.signed & (reward >= 0.0))
-        group = self._group(state, int(code)) if one else NOBODY
-        upper = self._upper_alone(state, context, group) if one else self._upper(state, context, code)
+        upper, ties = self._upper(state, context, code), NO_TIES
+        if self.reach is not None and (ties := state._ties.get(code, NO_TIES)).found:
+            upper = math.inf
         xp = namespace(upper)
         ready = upper < math.inf
         room = self.safe_spec.threshold - asked.baseline
         largest, sound = allowed = largest_safe_intensity(xp.where(ready, upper, 0.0), 0.0, threshold=room)
-        if not (ready if one else np.all(ready)) or self.reach is not None:
+        if self.reach is not None or not every(ready):
             first = self._first.safe(asked)
             largest, sound = (xp.where(ready, *parts) for parts in zip(allowed, first, strict=True))
             if self.reach is not None:
@@ -443,8 +408,8 @@ class HPConformal(Policy):
         index = xp.where(reward > -math.inf, reward, -1.0)
         numbers, limit = {"reward": reward, "cost_upper": upper}, ""
         if one:
-            limit = self.limit(allowed.intensity, largest, ready=ready, tied=group.ties.found)
-            numbers |= self._numbers(state, asked, group, ready=ready)
+            limit = self.limit(allowed.intensity, largest, ready=ready, tied=ties.found)
+            numbers |= self._numbers(state, asked, code, None if ready else ties)
         return Bound(index, largest, numbers, ready, sound, memo=code, limit=limit)
 
     def choose(self, bound: Bound, asked: Asked) -> Array:
@@ -531,47 +496,30 @@ class HPConformal(Policy):
     def _upper(self, state: Learned, context: Array, code: Any) -> Any:
         """U(x) in each lane; +∞ before the first refit, and where there is no bound."""
         if not state.fitted:
-            return np.full(np.broadcast_shapes(np.shape(code), np.shape(self.safe_spec.violation_risk)), math.inf)
-        if state._calibration is None:
-            state._calibration = self._calibration(state)
-        return state._calibration.upper(context, code=code)
+            lanes = np.broadcast_shapes(np.shape(code), np.shape(self.safe_spec.violation_risk))
+            return np.full(lanes, math.inf) if lanes else math.inf
+        return scalar(self._calibrated(state).upper(context, code=code))
 
-    def _upper_alone(self, state: Learned, context: Array, group: Group) -> float:
-        """The same for the one lane, from the latest rounds of its group."""
-        if not group.top or group.ties.found:
-            return math.inf
-        direction = state.inverse @ context
-        value = largest_conforming(group.residual, 1.0 + group.rows @ direction, group.top)
-        return float(raised(state.coef, context, direction, value))
-
-    def _calibration(self, state: Learned) -> Calibration:
+    def _calibrated(self, state: Learned) -> Calibration:
         """What new rounds of all lanes are compared with, as the last refit set it."""
-        rounds = state.rounds
-        codes = rounds.code[..., : state.fitted - rounds.first]
-        held = np.flatnonzero((codes >= 0).any(axis=tuple(range(codes.ndim - 1))))
-        rows, residual = rounds.context[..., held, :], rounds.residual[..., held]
-        risk = self.safe_spec.violation_risk
-        return calibration(state.inverse, state.coef, rows, residual, codes[..., held], risk=risk)
-
-    def _group(self, state: Learned, code: int) -> Group:
-        """The calibration rounds of a group of the one lane, as the last refit set it."""
-        if state._groups is None:
+        if state._calibration is None:
             rounds = state.rounds
-            codes, state._groups = rounds.code[: state.fitted - rounds.first], {}
-            for each in np.unique(codes[codes >= 0]).tolist():
-                here = np.flatnonzero(codes == each)
-                kept, top = (int(part) for part in places(here.size, self.safe_spec.violation_risk))
-                ties = Ties()
-                if self.reach is not None:
-                    ties = find_ties(rounds.measured[here][np.isfinite(rounds.residual[here])])
-                used = here[here.size - kept :]
-                state._groups[each] = Group(here.size, rounds.context[used], rounds.residual[used], top, ties)
-        return state._groups.get(code, NOBODY)
+            codes = rounds.code[..., : state.fitted - rounds.first]
+            held = np.flatnonzero((codes >= 0).any(axis=tuple(range(codes.ndim - 1))))
+            rows, residual, codes = rounds.context[..., held, :], rounds.residual[..., held], codes[..., held]
+            risk = self.safe_spec.violation_risk
+            state._calibration = calibration(state.inverse, state.coef, rows, residual, codes, risk=risk)
+            if self.reach is not None:
+                known = np.isfinite(residual)
+                groups = {code: known & (codes == code) for code in np.unique(codes).tolist()}
+                state._ties = {code: find_ties(rounds.measured[held[here]]) for code, here in groups.items()}
+        return state._calibration
 
     def ties(self, state: Learned) -> list[Ties]:
         """The ties of each group of the one lane, where the reach asks for them."""
-        self._group(state, 0)
-        return [group.ties for group in (state._groups or {}).values()] or [Ties()]
+        if state.fitted:
+            self._calibrated(state)
+        return list(state._ties.values()) or [NO_TIES]
 
     def limit(self, allowed: float, largest: float, *, ready: bool = True, tied: bool = False) -> str:
         """What of the policy's own set the largest intensity: why it is the start, or a guard."""
@@ -581,14 +529,15 @@ class HPConformal(Policy):
             return "reach"
         return "lowest_level" if self.least_dose is not None and largest > allowed * (1.0 + NEAR) else ""
 
-    def _numbers(self, state: Learned, asked: Asked, group: Group, *, ready: bool) -> dict[str, Any]:
-        """What the certificate of a decision is written from, beside reward and bound."""
+    def _numbers(self, state: Learned, asked: Asked, code: int, ties: Ties | None) -> dict[str, Any]:
+        """What the certificate of a decision is written from, beside reward and bound; `ties` if there is none."""
+        sizes = np.zeros(1, dtype=np.int64) if state._calibration is None else state._calibration.sizes
         found = {
             "cost": float(asked.context @ state.cost),
             "mean_cost": float(asked.context @ state.coef),
             "norm": float(asked.norm),
-            "size": group.size,
-            "calibrating": sum(each.size for each in (state._groups or {}).values()),
+            "size": sizes.item(min(code, sizes.size - 1)),
+            "calibrating": int(sizes.sum()),
             "rounds": state.count,
             "known": int(state.known),
             "fitted": state.fitted,
@@ -596,10 +545,11 @@ class HPConformal(Policy):
         }
         if self.group is not None:
             found["label"] = self._name_of(asked.context)
-        if state.fitted and not ready:
-            found["unknown"] = group.unknown
-            if group.ties.found:
-                found |= {f"tied_{name}": value for name, value in group.ties._asdict().items()}
+        if state._calibration is not None and ties is not None:
+            unknown = state._calibration.compared(code) == math.inf
+            found["unknown"] = int(np.count_nonzero(unknown)) if found["size"] else 0
+            if ties.found:
+                found |= {f"tied_{name}": value for name, value in ties._asdict().items()}
         return found
 
     # --- The user's groups
@@ -646,7 +596,7 @@ class HPConformal(Policy):
         # 1e-9: rounding of GROWTH * own must not delay a refit by a round.
         grown = count + max(1, math.ceil(GROWTH * own - 1e-9))
         state.next_fit = max(grown, state.history + FIRST_FIT)
-        state._groups = state._calibration = None
+        state._calibration, state._ties = None, {}
         if bets is not None:
             low, up = self._scores(state, np.s_[..., : rounds.count])
             told = np.isfinite(rounds.rows("cost")) | np.isfinite(rounds.rows("least"))

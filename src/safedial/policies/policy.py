@@ -453,6 +453,12 @@ def is_probe(probe: Any) -> bool:
     return probe == "sqrt" if isinstance(probe, str) else is_share(probe)
 
 
+def teaching_probe(default: Any, **how: Any) -> Any:
+    """An option that is a probe above 0."""
+    check = lambda probe: is_probe(probe) and probe != 0.0  # noqa: E731 -- as in `part`
+    return option(default, check, "must be 'sqrt' or a number in (0, 1]", "every round must teach", **how)
+
+
 def is_share(value: Any) -> bool:
     """Whether this is a number in [0, 1]."""
     return is_number(value) and bool(0.0 <= value <= 1.0)

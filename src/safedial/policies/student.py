@@ -56,7 +56,7 @@ from safedial.bounds import least_squares, monitor, ranks, triangle
 from safedial.bounds.least_squares import SPARE, WORST, Fitted
 from safedial.bounds.safe_set import SafeSet, largest_safe_intensity
 from safedial.bounds.t_laws import Mixture, chance_above, cost_upper, epoch_share, spent_in, t_quantile
-from safedial.errors import is_number, is_whole, require
+from safedial.errors import is_number, require
 from safedial.model.dial import rounded_down
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.guarantee import MARGINAL as MARGINAL_NEEDS
@@ -78,12 +78,15 @@ from safedial.policies.policy import (
     Task,
     Terms,
     Told,
-    is_probe,
+    flag,
+    one_of,
     option,
     probed,
+    teaching_probe,
+    whole,
 )
 from safedial.policies.prefix import Prefix
-from safedial.policies.start import Start, declared_dose, is_start_dose
+from safedial.policies.start import START_DOSE, Start, declared_dose
 from safedial.policies.supports import ELSEWHERE
 
 FORMS = ("per_round", "tolerance", "anytime")
@@ -209,27 +212,13 @@ class HPStudent(Policy):
     excludes = (ELSEWHERE - {"several costs"}) | {"costs of 0 or 1", "sensor noise"}
     uncompiled = "needs quantiles of Student's t, which JAX does not have"
 
-    form: Literal["per_round", "tolerance", "anytime"] = option(
-        "per_round",
-        lambda form: form in FORMS,
-        "must be one of " + ", ".join(map(repr, FORMS)),
-        written="guarantee",
-    )
-    start_dose: float | None = option(
-        None, is_start_dose, "must be a number in (0, 1]", "or None for the certified one"
-    )
-    probe: float | Literal["sqrt"] = option(
-        0.001,
-        lambda probe: is_probe(probe) and probe != 0.0,
-        "must be 'sqrt' or a number in (0, 1]",
-        "every round must teach",
-    )
-    lag: int = option(
-        0, lambda lag: is_whole(lag, 0), "must be a whole number >= 0", "how many rounds an outcome may take"
-    )
-    either: bool = option(False, lambda either: either in (True, False), "must be True or False")
-    mixture_ridge: float = option(5.0, lambda size: is_number(size) and 0.0 < size < math.inf, "must be a number > 0")
-    mixture_shape: float = option(10.0, lambda size: is_number(size) and 0.0 < size < math.inf, "must be a number > 0")
+    form: Literal["per_round", "tolerance", "anytime"] = one_of("per_round", FORMS, written="guarantee")
+    start_dose: float | None = START_DOSE
+    probe: float | Literal["sqrt"] = teaching_probe(0.001)
+    lag: int = whole(0, way_out="how many rounds an outcome may take")
+    either: bool = flag(False)
+    mixture_ridge: float = option(5.0, lambda size: is_number(size) and size > 0.0, "must be a number > 0")
+    mixture_shape: float = option(10.0, lambda size: is_number(size) and size > 0.0, "must be a number > 0")
 
     def __post_init__(self) -> None:
         super().__post_init__()
