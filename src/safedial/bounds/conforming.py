@@ -159,3 +159,38 @@ def conforming_bound(residual: Array, slope: Array, top: int) -> float:
     counted = np.arange(1, limits.size + 1) + np.searchsorted(starts, limits, side="right") + always
     conforming = counted >= top
     return float(limits[np.argmax(conforming)]) if conforming.any() else np.inf
+
+
+# --- Costs that say nothing
+
+
+class Ties(NamedTuple):
+    """The most common measured cost of a group's known calibration rounds, how many have it, how many are known.
+
+    If more than a third are equal, the cost is flat or censored at a limit, and says nothing about the dose's effect.
+    """
+
+    value: float = 0.0
+    rounds: int = 0
+    known: int = 0
+
+    @property
+    def found(self) -> bool:
+        """Whether more than a third, and at least two, have the same value."""
+        return self.rounds >= 2 and 3 * self.rounds > self.known
+
+
+NO_TIES = Ties()
+
+
+def find_ties(measured: Array) -> Ties:
+    """The most common of a group's known measured costs.
+
+    >>> find_ties(np.array([0.0, 0.0, 0.3])), find_ties(np.array([0.0, 0.7, 0.3])).found
+    (Ties(value=0.0, rounds=2, known=3), False)
+    """
+    if not measured.size:
+        return NO_TIES
+    values, counts = np.unique(measured, return_counts=True)
+    most = int(np.argmax(counts))
+    return Ties(float(values[most]), int(counts[most]), int(measured.size))

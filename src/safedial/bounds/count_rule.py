@@ -366,8 +366,10 @@ class CountWindow:
         self.last, self.window, self.even = 0, Window(0, 0), True
         self.since: Any = zero - 1
         """The first `read` sets it."""
-        self.own, self.held, self.first, self.below, self.upto = (zero + 0 for _ in range(5))
-        self.scale, self._nothing = zero - math.inf, zero - math.inf
+        counts: list[Any] = [zero + 0 for _ in range(5)]
+        self.own, self.held, self.first, self.below, self.upto = counts
+        self.scale: Any = zero - math.inf
+        self._nothing = zero - math.inf
 
     def read(self, scales: NDArray[np.float64], last: int, since: Any = 0, earlier: Any = 0, level: Any = None) -> Any:
         """λ̂ for the next round; −∞ where it gets the start.
@@ -469,13 +471,13 @@ class CountWindow:
         scale = np.partition(rows, rank - 1, axis=1)[:, rank - 1]
         below = np.count_nonzero(rows < scale[:, None], axis=1)
         upto = np.count_nonzero(rows <= scale[:, None], axis=1) - beyond * (scale == math.inf)
-        found = scale, size, first, below, upto
+        found: list[Any] = [scale, size, first, below, upto]
         if self._lanes is None:
-            self.scale, self.held, self.first, self.below, self.upto = (
-                each if isinstance(each, int) else each.item() for each in found
-            )
+            found = [each if isinstance(each, int) else each.item() for each in found]
+            self.scale, self.held, self.first, self.below, self.upto = found
             return
-        for column, values in zip((self.scale, self.held, self.first, self.below, self.upto), found, strict=True):
+        columns: list[Any] = [self.scale, self.held, self.first, self.below, self.upto]
+        for column, values in zip(columns, found, strict=True):
             column[lanes] = values
 
 

@@ -469,6 +469,20 @@ def probe_share(probe: Any, number: Any) -> Any:
     return number**-0.5 if isinstance(probe, str) else float(probe)
 
 
+LEAST_ROUNDING = 1e-12
+"""What rounding, the dose curve's included, may add to such a quotient, relatively."""
+
+
+def least_quotient(task: Task, told: Told, advised: Any) -> Any:
+    """What C/g is at least of a round whose setting was lowered because of its outcome: the advice, an intensity, would
+    have cost at least as much as was measured. NaN where the cost shows nothing, or more was applied than advised.
+    """
+    above = np.asarray(told.measured - told.baseline, dtype=float)
+    applied = task.dose.cost.effect(task.dial.action(told.action))
+    shown = (above > 0.0) & (advised > 0.0) & (applied <= advised)
+    return np.where(shown, above / np.where(shown, advised, 1.0) * (1.0 - LEAST_ROUNDING), math.nan)
+
+
 def probed(bound: Bound, share: Any, least: Any = None) -> Any:
     """The largest intensity if benefit is expected, else a `share` of it, at least `least`, so that the round teaches.
 

@@ -60,7 +60,7 @@ from safedial.errors import is_number, require
 from safedial.model.dial import rounded_down
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.guarantee import MARGINAL as MARGINAL_NEEDS
-from safedial.model.namespace import where
+from safedial.model.namespace import every, some, where
 from safedial.model.spec import SafetySpec
 from safedial.policies import combine, words
 from safedial.policies.conformal import hp_conformal
@@ -79,6 +79,7 @@ from safedial.policies.policy import (
     Terms,
     Told,
     flag,
+    least_quotient,
     one_of,
     option,
     probed,
@@ -90,9 +91,6 @@ from safedial.policies.start import START_DOSE, Start, declared_dose
 from safedial.policies.supports import ELSEWHERE
 
 FORMS = ("per_round", "tolerance", "anytime")
-
-ROUNDING = 1e-12
-"""What rounding, the dose curve's included, may add to the quotient of a throttled round, relatively."""
 
 
 class Seen(NamedTuple):
@@ -120,16 +118,6 @@ class Learned:
         self.rounds, self.before, self.watch = Prefix(lanes, dim, upper=math.inf), 0, watch
         self._opened: tuple[Any, Any, Any] = (None, None, None)
         """The latest round's place, the fit at its decision, and what that said."""
-
-
-def some(values: Any) -> bool:
-    """Whether this holds in any lane; for one lane in less time than NumPy takes."""
-    return bool(values.any()) if isinstance(values, np.ndarray) and values.ndim else bool(values)
-
-
-def every(values: Any) -> bool:
-    """Whether this holds in every lane."""
-    return bool(values.all()) if isinstance(values, np.ndarray) and values.ndim else bool(values)
 
 
 class Watch:
@@ -445,22 +433,11 @@ class HPStudent(Policy):
         if watch is None or not some(upper < math.inf):
             return
         quotient = where(known, told.cost, -math.inf)
-        if some(told.fate == THROTTLED):
-            quotient = np.where(
-                told.fate == THROTTLED, self._least_quotient(told, rounds.at("chosen", place)), quotient
-            )
+        if some(throttled := told.fate == THROTTLED):  # NaN exceeds nothing
+            quotient = np.where(throttled, least_quotient(self.task, told, rounds.at("chosen", place)), quotient)
         over = quotient > upper
         if some(over) and some(over := over & rounds.is_open(place)):
             watch.exceed(over)
-
-    def _least_quotient(self, told: Told, advised: Any) -> Any:
-        """A lower bound on C/g of a round whose setting was lowered because of its outcome: the advice would have cost
-        at least as much. −∞ where the cost shows nothing, or more was applied than advised.
-        """
-        above, task = np.asarray(told.measured - told.baseline, dtype=float), self.task
-        applied = task.dose.cost.effect(task.dial.action(told.action))
-        shown = (above > 0.0) & (advised > 0.0) & (applied <= advised)
-        return np.where(shown, above / np.where(shown, advised, 1.0) * (1.0 - ROUNDING), -math.inf)
 
     def _learn(self, state: Learned) -> None:
         """Learn, in order, every known round that the next decision uses."""
