@@ -41,7 +41,7 @@ class Estimate(NamedTuple):
 
 
 class Dual(NamedTuple):
-    """Of a vector w: ⟨w,b⟩ of the cost, ‖w‖_Σ and ‖x − Gw‖, with G = Σ − λI (`bounds.radii`)."""
+    """Of a vector w: ⟨w,b⟩ of the cost, ‖w‖_Σ and ‖x − Gw‖, with G = Σ − λI (`bounds.confidence`)."""
 
     cost: Any
     width: Any
@@ -51,7 +51,7 @@ class Dual(NamedTuple):
 class Prediction(NamedTuple):
     """What a linear decision depends on: ⟨x,θ̂⟩, ⟨x,μ̂⟩, ‖x‖_{Σ⁻¹}, and what the radius and the margin need.
 
-    The fields after `direction` are set if a radius or a margin needs them (`bounds.radii`).
+    The fields after `direction` are set if a radius or a margin needs them (`bounds.confidence`).
     """
 
     reward: Any

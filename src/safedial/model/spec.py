@@ -80,7 +80,7 @@ class SafetySpec:
         estimation_risk: δ′, the chance that the cost's confidence set misses in any round of the study.
         total_risk: instead of the two, their sum; nine tenths go to `violation_risk`.
         ridge: λ > 0, fixed in advance. If it is not stated it is 1, or follows from the other numbers with the radius
-            `self-normalised` (`bounds.radii`).
+            `self-normalised` (`bounds.confidence`).
         guarantee: "certified", in every round; "joint" for "never in any round", certified as well; "conformal", for
             exchangeable rounds: the two noises, S, L and δ′ may then be left out (a start dose is certified from
             `cost_noise` and S, if given), and `total_risk` is δ; "bracket", for exchangeable rounds and a growth

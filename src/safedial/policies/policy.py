@@ -495,6 +495,25 @@ def probed(bound: Bound, share: Any, least: Any = None) -> Any:
     return where(bound.index >= 0.0, bound.largest, low)
 
 
+INTENSITY_ROUNDING = 1e-6
+"""How far rounding, also in single precision, may move an intensity out of [0, 1]."""
+
+
+def check_intensities(policy: str, lowest: Any, highest: Any) -> None:
+    """Refuse intensities outside [0, 1], and those that are not numbers, by the lowest and highest that a policy chose.
+
+    >>> check_intensities("mine", 0.2, 1.5)
+    Traceback (most recent call last):
+    ...
+    safedial.errors.InvalidInput: intensity of policy 'mine' = 1.5: must lie in [0, 1]; let `choose` return ...
+    """
+    lowest, highest = float(lowest), float(highest)
+    inside = lowest >= -INTENSITY_ROUNDING and highest <= 1.0 + INTENSITY_ROUNDING
+    outside = highest if highest > 1.0 else lowest
+    way_out = "let `choose` return intensities from 0 to the bound's `largest`"
+    require(inside, f"intensity of policy {policy!r}", outside, "must lie in [0, 1]", way_out)
+
+
 def plain(value: Any) -> Any:
     """A value of one lane as a log holds it: plain, and None for a number that is not finite.
 

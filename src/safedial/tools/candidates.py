@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from safedial.bounds.radii import with_ridge
+from safedial.bounds.confidence import with_ridge
 from safedial.errors import is_number, is_whole, require
 from safedial.model.brackets import Growth
 from safedial.model.costs import Cost, read_costs
