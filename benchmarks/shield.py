@@ -17,8 +17,7 @@ import time
 import numpy as np
 
 from safedial import Agent, SafetySpec, growth, simulate
-from safedial.bounds.count_rule import CountWindow
-from safedial.bounds.tolerated import Range, scaled_setting
+from safedial.bounds.count_rule import CountWindow, Range, scaled_setting
 from safedial.policies.shield import hp_shield
 from safedial.simulation.dose_response import DoseResponseWorld
 from safedial.simulation.linear_world import LinearWorld

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from safedial import growth
-from safedial.bounds.tolerated import Cost
+from safedial.model.costs import Cost
 from safedial.tools.pages import COLOURS, new_figure, save, title
 
 LIMIT = Cost(threshold=20.0, growth=growth.relative(0.7, 1.4, floor=0.5))

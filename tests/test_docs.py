@@ -9,8 +9,8 @@ import pytest
 from typer.main import get_command
 
 import safedial
-from safedial.bounds.tolerated import Cost
 from safedial.cli import make_app
+from safedial.model.costs import Cost
 from safedial.model.dial import Dial, Features
 from safedial.model.spec import NAMES
 from safedial.policies import FACTORIES

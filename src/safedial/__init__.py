@@ -11,8 +11,8 @@ from safedial.errors import InvalidInput, MissingExtra
 from safedial.version import __version__
 
 if TYPE_CHECKING:
-    from safedial.bounds.tolerated import Cost
     from safedial.model import brackets as growth
+    from safedial.model.costs import Cost
     from safedial.model.dial import Dial, Features
     from safedial.model.dose import Dose, DoseCurve, hill, identity, logistic, power, tabulated
     from safedial.model.spec import SafetySpec
@@ -61,7 +61,7 @@ _PUBLIC = {
     "tools.bracket_calibration": "calibrate_bracket",
     "model.dose": "Dose DoseCurve hill identity logistic power tabulated",
     "model.spec": "SafetySpec",
-    "bounds.tolerated": "Cost",
+    "model.costs": "Cost",
     "rounds.decision": "Decision",
     "model.dial": "Dial Features",
     "tools.checks": "check_log",

@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from inspect import signature
+from numbers import Integral, Real
 from typing import Any
 
 JOINERS = "\u200c\u200d"
@@ -70,12 +71,13 @@ def require_fields(argument: str, given: Iterable[str], maker: Callable[..., Any
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a finite number, also as a float; True and False are not.
+    """Whether it is a finite number, also as a float, Python's or NumPy's; True and False are not.
 
     >>> [is_number(each) for each in (1, 0.5, True, "1", float("nan"), 10**400)]
     [True, True, False, False, False, False]
     """
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    kinds: Any = Real  # NumPy's numbers are too
+    return isinstance(value, kinds) and not isinstance(value, bool) and bool(abs(value) <= sys.float_info.max)
 
 
 def is_whole(value: Any, least: int = 1) -> bool:
@@ -84,7 +86,8 @@ def is_whole(value: Any, least: int = 1) -> bool:
     >>> [is_whole(each) for each in (1, 0, 1.0, True)]
     [True, False, False, False]
     """
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+    kinds: Any = Integral
+    return isinstance(value, kinds) and not isinstance(value, bool) and bool(value >= least)
 
 
 def _short(value: Any) -> str:

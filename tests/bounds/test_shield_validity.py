@@ -15,8 +15,8 @@ from scipy.stats import binomtest
 
 from safedial import SafetySpec, growth
 from safedial.bounds import count_rule
-from safedial.bounds.count_rule import SPREAD_RANK, climb_limit, spread_risk
-from safedial.bounds.tolerated import Cost, Range, scaled_setting, tolerated_scale, tolerated_setting
+from safedial.bounds.count_rule import SPREAD_RANK, Range, climb_limit, scaled_setting, spread_risk, tolerated_scale
+from safedial.model.costs import Cost, tolerated_setting
 from safedial.policies.shield import hp_shield
 from safedial.simulation.dose_response import DoseResponseWorld
 from safedial.simulation.world import Exposure, generators

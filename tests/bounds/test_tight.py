@@ -6,8 +6,7 @@ import pytest
 
 from safedial import InvalidInput, replay
 from safedial.bounds import estimate
-from safedial.bounds.confidence import bound, check_dim
-from safedial.bounds.radii import with_ridge
+from safedial.bounds.confidence import bound, check_dim, with_ridge
 from safedial.policies import make_policy
 from safedial.policies.estimates import Plain
 from tests.conftest import make_spec

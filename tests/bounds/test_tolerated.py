@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from safedial import growth
-from safedial.bounds.tolerated import Cost, Range, scaled_setting, tolerated_scale, tolerated_setting
+from safedial.bounds.count_rule import Range, scaled_setting, tolerated_scale
 from safedial.errors import InvalidInput
+from safedial.model.costs import Cost, tolerated_setting
 
 CASES = 1000
 LEVELS = (0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0)

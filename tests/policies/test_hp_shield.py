@@ -10,11 +10,12 @@ import pytest
 from scipy.stats import binomtest
 
 from safedial import Agent, Dial, InvalidInput, SafetySpec, growth, simulate
-from safedial.bounds.count_rule import climb_limit, excess_bound
-from safedial.bounds.tolerated import Cost, Range, scaled_setting, tolerated_scale
-from safedial.policies.bases import Bases, Ridge
+from safedial.bounds.count_rule import Range, climb_limit, excess_bound, scaled_setting, tolerated_scale
+from safedial.bounds.estimate import ridge_fit
+from safedial.model.costs import Cost
 from safedial.policies.policy import KNOWN, LEFT_OUT, LOST, OPEN, THROTTLED, Told
 from safedial.policies.shield import hp_shield
+from safedial.policies.shield_rounds import Bases
 from safedial.simulation.dose_response import DoseResponseWorld
 from safedial.simulation.world import Exposure, generators
 from tests.conftest import make_spec
@@ -305,25 +306,22 @@ def test_a_group_that_comes_after_many_rounds_counts_its_own_alone():
 
 @pytest.mark.parametrize("lanes", [(), (2,)])
 def test_the_newest_base_with_a_third_of_the_rounds_since_its_fit_is_used(lanes):
-    bases, many = Bases(lanes, 2, 1.0), np.zeros(lanes, dtype=np.int64) if lanes else 0
+    bases, many = Bases(lanes, 2), np.zeros(lanes, dtype=np.int64) if lanes else 0
     for count in (10, 20, 40):
-        bases.next_fit = many + count
-        bases.renew(many + count, count, many + count, 0)
+        bases.renew(many == 0, np.zeros(3), since=count, earlier=many + count)
     for total, since in ((15, 0), (39, 20), (59, 20), (60, 40)):
         row = bases.newest(many + total, RISK)
         assert np.all(bases.fits.since[..., row] == since)
-    assert np.all(bases.next_fit == 44)
-    bases.current = many + 3
+    bases.use(many + 3)
     assert np.all(bases.newest(many + 60, RISK) == 3), "there is none after it"
     bases.leave_out(15, True)
     assert np.all(bases.fits.rows("earlier") == [0, 10, 19, 39])
+    assert np.all(bases.earlier == 39)
 
 
 def test_huge_collinear_contexts_give_a_base_too():
-    ridge = Ridge((1,), 3, 0.0)
-    ridge._penalty[:] = 0.0
-    ridge.gram, ridge.moments = np.ones((1, 3, 3)), np.full((1, 3), 3.0)
-    np.testing.assert_allclose(ridge.coef(), np.ones((1, 3)), rtol=1e-9)
+    _, coef = ridge_fit(np.ones((1, 3, 3)), np.full((1, 3, 1), 3.0), True, 0.0)
+    np.testing.assert_allclose(coef[..., 0], np.ones((1, 3)), rtol=1e-9)
 
 
 def test_a_base_does_not_learn_that_a_round_tolerates_many_times_what_it_was_given():

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import binomtest
 
 from safedial import InvalidInput, LinearWorld
-from safedial.policies.conformal import find_ties
+from safedial.bounds.conforming import find_ties
 from tests.conftest import make_spec
 from tests.policies.conformal_states import add, conformal, drawn_world, played, refit, tell, upper
 

@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 from safedial import InvalidInput
-from safedial.policies.bases import fit_own, try_out
+from safedial.policies.shield_rounds import fit_own, try_out
 
 
 class Odd:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from safedial import Agent, Dial, InvalidInput, make_policy
-from safedial.bounds.tolerated import scaled_setting
+from safedial.bounds.count_rule import scaled_setting
 from tests.lanes import Lanes
 from tests.rounds.shield_world import SPEC, Patients, group_of, make_agent, shield, treat
 

@@ -9,8 +9,8 @@ import pytest
 from scipy.stats import binom
 
 from safedial import Agent, Cost, Dial, Features, InvalidInput, SafetySpec, growth, make_policy
+from safedial.model.costs import shown_by
 from safedial.policies.bets import Bets
-from safedial.policies.shield import shown_by
 from safedial.study import operations
 from safedial.study.answer import read_id
 from safedial.study.database import sa

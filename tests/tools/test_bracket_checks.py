@@ -12,8 +12,8 @@ from scipy.stats import binomtest
 from typer.testing import CliRunner
 
 from safedial import Agent, Dial, Features, InvalidInput, SafetySpec, check_log, growth, make_policy, watch_log
-from safedial.bounds.tolerated import Cost
 from safedial.cli import make_app
+from safedial.model.costs import Cost
 from safedial.rounds.log_file import Log, log_text, parse_log
 from safedial.simulation.dose_response import DoseResponseWorld
 from safedial.simulation.run import simulate

@@ -12,11 +12,32 @@
 
 Why `mixture` holds: docs/design.md derives it.
 
-**`self-normalised`.** Its event is about the noise alone: ‖Xᵀξ‖_{Σ⁻¹} ≤ κ√V, with V = ln det(Σ/λ) + 2 ln(1/δ′),
-Xᵀξ = b − Gμ*, b = Xᵀy and G = Σ − λI. The radius in the table, Theorem 2 of Abbasi-Yadkori et al. (2011), adds up two
-worst cases of μ̂ − μ* = Σ⁻¹(Xᵀξ − λμ*); it serves the reward. For the cost `bounds.radii` bounds ⟨x,μ⟩ over the
-event and ‖μ‖ ≤ S together. Because no estimate shrinks to 0 in it, λ may be large, which keeps ln det small. Of all
-radii here it is the smallest but in the first few rounds (docs/choosing.md).
+**`self-normalised`.** With weights ω, rows √ω x of X and outcomes √ω y, let G = XᵀX, b = Xᵀy, Σ = G + λI and
+V = ln det(Σ/λ) + 2 ln(1/δ′). Its event is about the noise alone. For a fixed v, exp((⟨v,Xᵀξ⟩ − ‖v‖²_G/2)/κ²) is a
+supermartingale, because √ω ξ is κ-sub-Gaussian given the past, the context and the action. Averaged over
+v ~ N(0, (κ²/λ)I) it still is one, and equals det(Σ/λ)^(-1/2)·exp(‖Xᵀξ‖²_{Σ⁻¹}/2κ²). By Ville's inequality, with
+probability ≥ 1 − δ′ for all rounds at once,
+
+    ‖Xᵀξ‖²_{Σ⁻¹} ≤ κ²V,     and Xᵀξ = b − Gμ*          (Abbasi-Yadkori et al. 2011, Theorem 1)
+
+The radius in the table, their Theorem 2, adds up two worst cases of μ̂ − μ* = Σ⁻¹(Xᵀξ − λμ*); it serves the reward. The
+cost is bounded over the event and ‖μ‖ ≤ S together: for every vector w whatever, every μ in both sets has
+
+    ⟨x,μ⟩ = ⟨w,b⟩ − ⟨w, b − Gμ⟩ + ⟨x − Gw, μ⟩ ≤ ⟨w,b⟩ + κ√V·‖w‖_Σ + S·‖x − Gw‖                              (1)
+
+by Cauchy–Schwarz. The least of these over w is the maximum of ⟨x,μ⟩ (Fenchel duality; there is no gap, because both
+sets are convex and the second has an interior). w = Σ⁻¹x gives less than the radius, w = 0 gives the clip S‖x‖. So a
+poor w costs reward, never safety: online only the three numbers of (1) need certified rounding. The Lagrange dual of
+the squared constraints with weights in the ratio a is an ellipsoid with the matrix D = GΣ⁻¹G + aI, and its bound on
+⟨x,μ⟩ belongs to
+
+    w = Σ⁻¹G D⁻¹x − s·D⁻¹μ̂,     s = a·√(⟨x,D⁻¹x⟩/(κ²V + a(S² − ⟨b,D⁻¹μ̂⟩)))
+
+We take the a with the lowest such bound among four multiples of κ²/S², which loses less than two parts in a thousand
+of the reward against all a. The ridge λ, fixed in advance, trades ln det(Σ/λ) against ‖w‖_Σ ≈ ‖x‖_{G⁻¹}·√(1 + λ/G); the
+best one grows with the number of rounds, and 6√d·κL/S is near the best for 100 to 1,000 rounds. Because no estimate
+shrinks to 0 here, λ may be large, which keeps ln det small. Of all radii this is the smallest but in the first few
+rounds (docs/choosing.md).
 
 **`noise-adaptive`.** For ridge estimates in order, r_s = y_s − ⟨x_s,μ̂_{s−1}⟩ and Δ_s = ⟨x_s,μ* − μ̂_{s−1}⟩ = r_s − ξ_s,
 
@@ -40,9 +61,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-from safedial.bounds.estimate import Dual, Prediction
+import numpy as np
+
+from safedial.bounds.estimate import Dual, Estimate, Prediction
 from safedial.errors import require
 from safedial.model.namespace import namespace
 from safedial.model.spec import SafetySpec
@@ -95,28 +119,21 @@ def adaptive(noise: Any, energy: Any, spec: SafetySpec) -> Any:
     return _root(energy + 2.0 * spec.log_inverse_risk * (noise * noise) + spec.ridge * spec.coefficient_bound**2)
 
 
-def cost_radius_of(radius: str, prediction: Prediction, spec: SafetySpec) -> Any:
-    """The radius of the cost's ellipsoid."""
-    if radius == "noise-adaptive":
-        return adaptive(spec.cost_noise, prediction.cost_energy, spec)
-    return RADII[radius](spec.cost_noise, prediction, spec)
+def energy(width: Any, error: Any, weight: Any) -> Any:
+    """ω²width²/(1 + ω·width²)·error²: what one sample adds to the energy of `noise-adaptive`."""
+    leverage = weight * width * width
+    return weight * leverage / (1.0 + leverage) * error * error
 
 
-def reward_radius_of(radius: str, prediction: Prediction, spec: SafetySpec) -> Any:
-    """The radius of the reward's ellipsoid."""
+def radius_of(radius: str, noise: Any, energy: Any, prediction: Prediction, spec: SafetySpec) -> Any:
+    """The radius of the ellipsoid of the target with this noise and energy."""
     if radius == "noise-adaptive":
-        return adaptive(spec.reward_noise, prediction.reward_energy, spec)
-    return RADII[radius](spec.reward_noise, prediction, spec)
+        return adaptive(noise, energy, spec)
+    return RADII[radius](noise, prediction, spec)
 
 
 MOST_SOLVED = 500
 """The largest dimension for `self-normalised`, which solves four d×d systems in every round."""
-
-
-def self_normalised_upper(dual: Dual, prediction: Prediction, spec: SafetySpec) -> Any:
-    """⟨w,b⟩ + κ√V‖w‖_Σ + S‖x − Gw‖, which bounds ⟨x,μ⟩ over both sets whatever w is."""
-    noise = spec.cost_noise * _root(_log_volume(prediction, spec))
-    return dual.cost + noise * dual.width + spec.coefficient_bound * dual.miss
 
 
 def resolve_clip(radius: str, clip: bool | None) -> bool:
@@ -156,9 +173,9 @@ def bound(prediction: Prediction, spec: SafetySpec, *, radius: str, clip: bool) 
     >>> float(bounds.cost_upper)
     0.6
     """
-    cost_radius = cost_radius_of(radius, prediction, spec)
-    shared = spec.same_noise and radius != "noise-adaptive"
-    reward_radius = cost_radius if shared else reward_radius_of(radius, prediction, spec)
+    reward_radius = cost_radius = radius_of(radius, spec.cost_noise, prediction.cost_energy, prediction, spec)
+    if radius == "noise-adaptive" or not spec.same_noise:
+        reward_radius = radius_of(radius, spec.reward_noise, prediction.reward_energy, prediction, spec)
     reward_upper = prediction.reward + reward_radius * prediction.width
     cost_upper = prediction.cost + cost_radius * prediction.width
     largest = spec.coefficient_bound * prediction.norm
@@ -184,3 +201,60 @@ def _root(squared: Any) -> Any:
 
 def _log_volume(prediction: Prediction, spec: SafetySpec) -> Any:
     return prediction.log_det + 2.0 * spec.log_inverse_risk
+
+
+# --- The radius `self-normalised`
+
+MULTIPLES = (0.3, 2.0, 12.0, 72.0)
+"""The a that are tried, in units of κ_c²/S²."""
+
+LEAST = 1e-12
+"""The least squared radius, in units of κ²V, where the data leave no μ at all: (1) is then far below -S‖x‖."""
+
+
+def with_ridge(spec: SafetySpec, radius: str | None, dim: int) -> SafetySpec:
+    """The spec with the ridge that is best for `self-normalised`, if that is the radius and the spec states none."""
+    if radius != "self-normalised" or spec.states_ridge:
+        return spec
+    ridge = 6.0 * dim**0.5 * largest_noise(spec) * spec.context_bound / spec.coefficient_bound
+    return replace(spec, ridge=float(f"{ridge:.3g}"))
+
+
+def largest_noise(spec: SafetySpec) -> float:
+    """κ of the cost, or the largest of several."""
+    noises = [spec.cost_noise] if spec.costs is None else [cost.noise for cost in spec.costs.values()]
+    return max(noise for noise in noises if noise is not None)
+
+
+def multipliers(spec: SafetySpec) -> list[float]:
+    """The a that are tried."""
+    unit = (spec.cost_noise / spec.coefficient_bound) ** 2
+    return [multiple * unit for multiple in MULTIPLES]
+
+
+def dual_of(estimate: Estimate, seen: Prediction, spec: SafetySpec) -> Dual:
+    """The vector w for each of a batch of contexts, in the coordinates in which Σ is diagonal."""
+    inverse, axes = np.linalg.eigh(estimate.inverse)
+    total = 1.0 / inverse
+    gram = np.maximum(total - spec.ridge, 0.0)
+    turned = np.stack(np.broadcast_arrays(seen.context, estimate.cost_coef), axis=-2)
+    context, coef = np.moveaxis(turned @ axes, -2, 0)
+    rhs = total * coef
+    a = np.array(multipliers(spec))
+    matrix = (gram * gram / total)[..., None, :] + a[:, None]
+    volume = spec.cost_noise**2 * np.asarray(seen.log_det + 2.0 * spec.log_inverse_risk)
+    width = np.sqrt((context[..., None, :] ** 2 / matrix).sum(-1))
+    squared = volume[..., None] + a * (spec.coefficient_bound**2 - ((rhs * coef)[..., None, :] / matrix).sum(-1))
+    root = np.sqrt(np.maximum(squared, LEAST * volume[..., None]))
+    centre = ((context * (rhs - spec.ridge * coef))[..., None, :] / matrix).sum(-1)
+    best = np.argmin(centre + root * width, axis=-1)[..., None]
+    share = np.take_along_axis(a * width / root, best, axis=-1)
+    chosen = np.take_along_axis(matrix, best[..., None], axis=-2)[..., 0, :]
+    w = (gram / total * context - share * coef) / chosen
+    return Dual((w * rhs).sum(-1), np.sqrt((w * w * total).sum(-1)), np.sqrt(((context - gram * w) ** 2).sum(-1)))
+
+
+def self_normalised_upper(dual: Dual, prediction: Prediction, spec: SafetySpec) -> Any:
+    """⟨w,b⟩ + κ√V‖w‖_Σ + S‖x − Gw‖, which bounds ⟨x,μ⟩ over both sets whatever w is."""
+    noise = spec.cost_noise * _root(_log_volume(prediction, spec))
+    return dual.cost + noise * dual.width + spec.coefficient_bound * dual.miss

@@ -34,8 +34,8 @@ class Calibration(NamedTuple):
 
     `inverse` and `coef` are A⁻¹ and μ̂; `columns` the contexts of the calibration rounds, (..., d, n); `codes` their
     groups; `residual` their residuals under μ̂, −∞ of those that bound no next round, and `by_group` the same with those
-    of one group only, if groups are few; `top` the rank that bounds the next round of each group, and 0 for one never
-    seen.
+    of one group only, if groups are few; `top` the rank that bounds the next round of each group, and `sizes` how many
+    rounds it has, both 0 for one never seen.
     """
 
     inverse: Array
@@ -45,19 +45,27 @@ class Calibration(NamedTuple):
     residual: Array
     by_group: Array | None
     top: Any
+    sizes: Any
 
     def upper(self, context: Array, *, code: Any) -> Any:
         """U(x): y of a new round of this group exceeds it with probability at most its risk; +∞ without a bound."""
-        groups = self.top.shape[-1] - 1
-        code = np.broadcast_to(np.minimum(code, groups), self.top.shape[:-1])
-        top = np.take_along_axis(self.top, code[..., None], axis=-1)[..., 0]
         direction = (self.inverse @ context[..., None])[..., 0]
         slope = 1.0 + (direction[..., None, :] @ self.columns)[..., 0, :]
+        value = largest_conforming(self.compared(code), slope, self.of_group(self.top, code))
+        return raised(self.coef, context, direction, value)
+
+    def of_group(self, values: Any, code: Any) -> Any:
+        """The value of each lane's group."""
+        known = np.broadcast_to(np.minimum(code, values.shape[-1] - 1), values.shape[:-1])
+        return np.take_along_axis(values, known[..., None], axis=-1)[..., 0]
+
+    def compared(self, code: Any) -> Array:
+        """The residuals of the rounds that bound the next one of this group, −∞ for others."""
+        lanes, groups = self.top.shape[:-1], self.top.shape[-1] - 1
+        code = np.broadcast_to(np.minimum(code, groups), lanes)
         if self.by_group is None:
-            residual = np.where(self.codes == code[..., None], self.residual, -np.inf)
-        else:
-            residual = self.by_group[(np.minimum(code, groups - 1), *np.ogrid[tuple(map(slice, code.shape))])]
-        return raised(self.coef, context, direction, largest_conforming(residual, slope, top))
+            return np.where(self.codes == code[..., None], self.residual, -np.inf)
+        return self.by_group[(np.minimum(code, groups - 1), *np.indices(lanes, sparse=True))]
 
 
 def calibration(inverse: Array, coef: Array, rows: Array, residual: Array, codes: Any, *, risk: Any) -> Calibration:
@@ -75,22 +83,13 @@ def calibration(inverse: Array, coef: Array, rows: Array, residual: Array, codes
     if groups <= FEW:
         by_group = np.stack([np.where(codes == group, limited, -np.inf) for group in range(groups)])
     columns = np.ascontiguousarray(np.matrix_transpose(rows))
-    return Calibration(inverse, coef, columns, codes, limited, by_group, top)
+    return Calibration(inverse, coef, columns, codes, limited, by_group, top, sizes)
 
 
 def raised(coef: Array, context: Array, direction: Array, value: Any) -> Any:
     """y from v: ⟨x,μ̂⟩ + (1 + xᵀA⁻¹x)·v, raised by more than rounding."""
     centre, margin = np.vecdot(context, coef), (1.0 + np.vecdot(context, direction)) * value
     return centre + margin + SLACK * (np.abs(centre) + np.abs(margin))
-
-
-def ridge_fit(rows: Array, targets: Array, seen: Any, ridge: float) -> tuple[Array, Array]:
-    """(A⁻¹, coefficients) of ridge regression on the known rows: rows (..., n, d), targets (..., n, k)."""
-    if not np.all(seen):
-        rows, targets = (np.where(seen[..., None], part, 0.0) for part in (rows, targets))
-    gram = np.matrix_transpose(rows) @ rows + ridge * np.eye(rows.shape[-1])
-    inverse = np.asarray(np.linalg.inv(gram), dtype=float)
-    return inverse, inverse @ (np.matrix_transpose(rows) @ targets)
 
 
 def ages_of(codes: Any, groups: int) -> tuple[Any, Any]:
@@ -132,8 +131,6 @@ def largest_conforming(residual: Array, slope: Array, top: Any) -> Any:
 
 def nth_largest(values: Array, top: Any) -> Any:
     """The top-th largest along the last axis; +∞ if top is 0."""
-    if type(top) is int:
-        return np.partition(values, values.size - top)[values.size - top] if top else np.inf
     deepest, count = int(np.max(top, initial=0)), values.shape[-1]
     if deepest == 0:
         return np.full(np.shape(top), np.inf)
@@ -162,3 +159,38 @@ def conforming_bound(residual: Array, slope: Array, top: int) -> float:
     counted = np.arange(1, limits.size + 1) + np.searchsorted(starts, limits, side="right") + always
     conforming = counted >= top
     return float(limits[np.argmax(conforming)]) if conforming.any() else np.inf
+
+
+# --- Costs that say nothing
+
+
+class Ties(NamedTuple):
+    """The most common measured cost of a group's known calibration rounds, how many have it, how many are known.
+
+    If more than a third are equal, the cost is flat or censored at a limit, and says nothing about the dose's effect.
+    """
+
+    value: float = 0.0
+    rounds: int = 0
+    known: int = 0
+
+    @property
+    def found(self) -> bool:
+        """Whether more than a third, and at least two, have the same value."""
+        return self.rounds >= 2 and 3 * self.rounds > self.known
+
+
+NO_TIES = Ties()
+
+
+def find_ties(measured: Array) -> Ties:
+    """The most common of a group's known measured costs.
+
+    >>> find_ties(np.array([0.0, 0.0, 0.3])), find_ties(np.array([0.0, 0.7, 0.3])).found
+    (Ties(value=0.0, rounds=2, known=3), False)
+    """
+    if not measured.size:
+        return NO_TIES
+    values, counts = np.unique(measured, return_counts=True)
+    most = int(np.argmax(counts))
+    return Ties(float(values[most]), int(counts[most]), int(measured.size))

@@ -1,7 +1,15 @@
 """The count rule: the largest scale at which at most m − 1 of the latest n rounds would have exceeded.
 
-T̂_i is the tolerated scale of round i (`bounds.tolerated`): for every λ ≤ T̂_i the round keeps its threshold at a_λ(X_i),
-whatever its setting was.
+**Tolerated scales.** The setting a_λ(x), non-decreasing in its scale λ, is what is really played: λ times a base,
+floored to a level, at most the dial's end, never below the start a₀(x). Of a round that surely tolerated the setting z*
+(`model.brackets`; the smallest over several costs),
+
+    T̂ = sup{λ : a_λ(x) ≤ z*}
+
+is the tolerated scale: b/base, with b the first setting above z* that can be played (z* itself on a dial without
+levels); ∞ where the dial's end is tolerated, and −∞ where not even the start is, or nothing is known. The round keeps
+its threshold at every λ ≤ T̂, whatever its setting was. At b/base the level b itself is played, so T̂ is lowered by
+1e-12·max(1, |T̂|): a_λ(x) ≤ z* then holds in floating point for every λ ≤ T̂.
 
 **Theorem.** Let rounds (X_i, C_i(·)) be exchangeable, each C_i non-decreasing in the setting, and n rounds chosen by
 number. If m = ⌊δ(n+1)⌋ ≥ 1 and at most m − 1 of the n have T̂_i < λ̂, then for any applied a ≤ a_λ̂(X_{n+1})
@@ -14,8 +22,8 @@ round n+1 is among the m lowest of n+1 in an order that depends on no setting, t
 n+1 rounds can be, and rounds are exchangeable. ∎
 
 Adaptive settings are harmless because T̂ bounds what does not depend on them. The largest such λ̂ is the m-th smallest
-T̂, since `bounds.tolerated` lowers each T̂ until the supremum is attained. It is −∞ where nothing can be said (too few
-rounds, or m of them tolerate nothing): the start a₀ is then played, which the user declares safe.
+T̂. It is −∞ where nothing can be said (too few rounds, or m of them tolerate nothing): the start a₀ is then played,
+which the user declares safe.
 
 **Which rounds.** Of N countable ones the latest n = ⌈m/δ⌉ − 1, with m = max(1, ⌊δ(N/2 + 1)⌋): about half, because later
 rounds were played nearer to the limit and tell more; m/(n+1) = δ where 1/δ is whole. A base fitted at round s counts
@@ -34,17 +42,14 @@ family must be taken without levels there, and floored only when played: between
 **Climb limit.** λ_t is at most 1.25 times the largest λ used in the last five known rounds. It only lowers, so the
 proof stays; and it finds out a false bracket while that costs little.
 
-The count rule in worlds that drift: a per-round guarantee for exchangeable rounds, a long-run one for any sequence.
-
-Adaptive conformal inference over the same caps, clipped at δ. The level starts at δ₁ = δ and follows the outcomes,
+**Worlds that drift.** Adaptive conformal inference over the same caps, clipped at δ. The level starts at δ₁ = δ and
+follows the outcomes,
 
     δ_{t+1} = min(δ, δ_t + γ(δ − 1{C_t > τ}))          m_t = ⌊δ_t(n+1)⌋, the start where m_t ≤ 0
 
-while n is chosen with δ: a window sized by outcomes would lose the proof. There is no clip from below.
-
-**Exchangeable rounds**: δ_t ≤ δ, so m_t ≤ m and P(C_t > τ) ≤ δ stays true in each round.
-
-**Any sequence**, adversarial ones included: over the K rounds with known outcomes
+while n is chosen with δ: a window sized by outcomes would lose the proof. There is no clip from below. For exchangeable
+rounds δ_t ≤ δ, so m_t ≤ m and P(C_t > τ) ≤ δ stays true in each round. For *any* sequence, adversarial ones included,
+over the K rounds with known outcomes
 
     Σ 1{C > τ} ≤ δK + δ₁/γ + (1 − δ)(D + N₀)
 
@@ -56,7 +61,7 @@ above its cap stays out of the recursion and of the sum.
 
 Reference: Gibbs and Candès, "Adaptive conformal inference under distribution shift" (2021); the clip is this project's.
 
-The count rule round after round (`CountWindow`): the answer λ̂ is kept with how many scales lie below it and up to it.
+**Round after round** (`CountWindow`), the answer λ̂ is kept with how many scales lie below it and up to it.
 It is still the answer while fewer than m lie below and at least m up to it, which fails in a share of about 2δ of the
 rounds; only then the window is searched.
 """
@@ -64,6 +69,7 @@ rounds; only then the window is searched.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -73,8 +79,8 @@ from numpy.typing import NDArray
 
 from safedial.bounds.ranks import NEAR
 from safedial.errors import is_number, require
-from safedial.model.brackets import Growth
-from safedial.model.namespace import namespace, normal_quantile, where
+from safedial.model.brackets import LOWERED, Growth
+from safedial.model.namespace import FLOATS, every, namespace, normal_quantile, some, where
 
 CLIMB = 1.25
 """How many times the largest scale of the last known rounds may be used."""
@@ -87,6 +93,79 @@ HIGHEST = 1e300
 
 SPREAD_RANK = 3
 """The least m for 0/1 costs: with m = 1 a single excess in the window leads back to the start."""
+
+
+# --- The tolerated scale
+
+
+class Range(NamedTuple):
+    """What can be played in a round: from its start to the dial's end, and which levels there are.
+
+    `start` and `end` may be arrays; `levels` rise, and where given, `start` and `end` are among them.
+    """
+
+    start: Any
+    end: Any
+    levels: tuple[float, ...] | None = None
+
+    def played(self, setting: Any) -> Any:
+        """A setting as it is really played: floored to a level, at most the end, never below the start."""
+        xp = namespace(setting, self.start, self.end)
+        within = xp.where(setting < self.end, setting, self.end)
+        if self.levels is not None:
+            within = _level(xp, (-math.inf, *self.levels), within, 0)
+        return xp.where(within > self.start, within, self.start)
+
+    def reach(self, tolerated: Any) -> Any:
+        """The supremum of the settings that are played at or below the tolerated one: ∞ from the end on, −∞ below the
+        start. On a dial with levels it is the next level, which is itself played above.
+        """
+        xp = namespace(tolerated, self.start, self.end)
+        reach = tolerated if self.levels is None else _level(xp, (-math.inf, *self.levels, math.inf), tolerated, 1)
+        reach = xp.where(tolerated >= self.end, math.inf, reach)
+        return xp.where(tolerated >= self.start, reach, -math.inf)
+
+
+def _level(xp: Any, marks: tuple[float, ...], setting: Any, step: int) -> Any:
+    """The largest mark at or below a setting, or the one `step` further."""
+    if xp is FLOATS:
+        return marks[min(bisect_right(marks, setting) - 1 + step, len(marks) - 1)]
+    places = xp.searchsorted(xp.asarray(marks), xp.asarray(setting), side="right") - 1 + step
+    return xp.take(xp.asarray(marks), xp.clip(places, 0, len(marks) - 1))
+
+
+def scaled_setting(scale: Any, base: Any, range: Range) -> Any:
+    """λ times a base ≥ 0, as it is played.
+
+    >>> scaled_setting(1.5, 4.0, Range(1.0, 10.0, (1.0, 5.0, 10.0)))
+    5.0
+    """
+    xp = namespace(scale, base)
+    return range.played(xp.where(base > 0.0, scale * xp.where(base > 0.0, base, 1.0), -math.inf))
+
+
+def tolerated_scale(tolerated: Any, base: Any, range: Range) -> Any:
+    """T̂: ∞ where the base is 0 and the start is tolerated, for nothing else is played then.
+
+    >>> smooth, stepped = Range(1.0, 10.0), Range(1.0, 10.0, (1.0, 5.0, 10.0))
+    >>> round(tolerated_scale(6.0, 4.0, smooth), 9), round(tolerated_scale(6.0, 4.0, stepped), 9)
+    (1.5, 2.5)
+    """
+    reach = range.reach(tolerated)
+    xp = namespace(reach, base)
+    ratio = reach / xp.where(base > 0.0, base, 1.0)
+    return lowered(xp.where(base > 0.0, ratio, xp.where(reach > -math.inf, math.inf, -math.inf)))
+
+
+def lowered(scale: Any) -> Any:
+    """A scale just below, at which the supremum is attained, floored dials and rounding included; ±∞ as they are."""
+    xp = namespace(scale)
+    finite = abs(scale) < math.inf
+    number = xp.where(finite, scale, 0.0)
+    return xp.where(finite, number - LOWERED * xp.where(abs(number) > 1.0, abs(number), 1.0), scale)
+
+
+# --- Which rounds count, and how many of them may exceed
 
 
 class Window(NamedTuple):
@@ -258,9 +337,6 @@ def check_rate(rate: Any, risk: float) -> float:
 
 # --- The count rule round after round
 
-UNSEARCHED = -(2**40)
-"""As many scales are held by a window that was not searched yet: never as many as it should hold."""
-
 
 class CountWindow:
     """λ̂ of sequences of rounds: of one, in plain numbers, or of one for each of `lanes`, in arrays.
@@ -272,6 +348,12 @@ class CountWindow:
         lanes: how many sequences; None for one.
         risk: δ. confidence, least: as for `count_rule.window`.
 
+    Attributes:
+        last: the rounds before this one have entered. since: from where on a lane counts.
+        window: n and m; of each lane, unless all lanes count as many rounds (`even`).
+        own: how many of the rounds in [since, last) count; of those in [first, last) `held`, of whose scales `below`
+            lie below the answer `scale`, and `upto` up to it.
+
     >>> rounds = CountWindow(None, 0.25)
     >>> rounds.read(np.array([0.8, 0.5, 0.9]), 3), rounds.window
     (0.5, Window(size=3, rank=1))
@@ -281,18 +363,13 @@ class CountWindow:
         self._rule = {"risk": risk, "confidence": confidence, "least": least}
         self._lanes = None if lanes is None else np.arange(lanes)
         zero: Any = 0 if lanes is None else np.zeros(lanes, dtype=np.int64)
-        self.last = 0
-        """The rounds before this one have entered."""
+        self.last, self.window, self.even = 0, Window(0, 0), True
         self.since: Any = zero - 1
-        """From where on a lane counts; the first `read` sets it."""
-        self.own, self.held, self.first, self.gaps = zero + 0, zero + UNSEARCHED, zero + 0, zero + 0
-        self.below: Any = zero + 0
-        self.upto: Any = zero + 0
-        self._nothing: Any = -math.inf if lanes is None else np.full(lanes, -math.inf)
-        self.scale: Any = self._nothing + 0.0
-        self.window = Window(0, 0)
-        """n and m; of each lane, unless all lanes count as many rounds (`even`)."""
-        self.even = True
+        """The first `read` sets it."""
+        counts: list[Any] = [zero + 0 for _ in range(5)]
+        self.own, self.held, self.first, self.below, self.upto = counts
+        self.scale: Any = zero - math.inf
+        self._nothing = zero - math.inf
 
     def read(self, scales: NDArray[np.float64], last: int, since: Any = 0, earlier: Any = 0, level: Any = None) -> Any:
         """λ̂ for the next round; −∞ where it gets the start.
@@ -303,18 +380,18 @@ class CountWindow:
             earlier: how many countable rounds came before it.
             level: δ_t ≤ δ of the adaptive rule.
         """
-        if _any(since != self.since):
+        if some(since != self.since):
             self._restart(scales, since)
         while self.last < last:
             self._enter(_entry(scales, self.last, self._lanes))
         self.window = size, rank = self._sizes(earlier)
-        self._leave(scales, size, rank)
         full, wanted = rank > 0, rank
+        self._leave(scales, size, full)
         if level is not None:  # where the level allows no excess, the window still moves on
             rank = adapted_rank(level, size, rank)
             wanted = namespace(rank).maximum(rank, 1)
         stale = full & ((self.held != size) | (self.below >= wanted) | (self.upto < wanted))
-        if _any(stale):
+        if some(stale):
             self._search(scales, stale, size, wanted)
         return where(rank > 0, self.scale, self._nothing)
 
@@ -325,10 +402,9 @@ class CountWindow:
         """
         if round >= self.last:
             return
-        self.even = False
-        step, own, inside = 1 * (before != before) - 1 * (after != after), round >= self.since, round >= self.first
-        self.own, self.gaps = self.own + own * step, self.gaps - step
-        self.held = self.held + inside * step
+        step, inside = 1 * (before != before) - 1 * (after != after), round >= self.first
+        self.even = self.even and not some(step != 0)
+        self.own, self.held = self.own + (round >= self.since) * step, self.held + inside * step
         self.below = self.below + inside * (1 * (after < self.scale) - 1 * (before < self.scale))
         self.upto = self.upto + inside * (1 * (after <= self.scale) - 1 * (before <= self.scale))
 
@@ -339,24 +415,20 @@ class CountWindow:
         return (scales[self.first : self.last] < scale).nonzero()[0] + self.first
 
     def _restart(self, scales: NDArray[np.float64], since: Any) -> None:
-        """Count from other rounds on, in the lanes where `since` differs."""
+        """Count from other rounds on, in the lanes where `since` differs; nothing is held there until a search."""
         moved = since != self.since
-        self.even = (
-            self.even and np.size(moved) == np.count_nonzero(moved) and bool(np.all(since == np.ravel(since)[0]))
-        )
+        self.even = self.even and every(moved) and every(since == np.ravel(since)[0])
         self.since = where(moved, since, self.since)
         entered = scales[..., : self.last]
         counted = (entered == entered) & (np.arange(self.last) >= np.reshape(self.since, (*np.shape(self.since), 1)))
-        own, gaps = (np.count_nonzero(each, axis=-1) for each in (counted, entered != entered))
-        if self._lanes is None:  # plain numbers are faster
-            own, gaps = int(own), int(gaps)
-        self.own, self.first = where(moved, own, self.own), where(moved, self.since, self.first)
-        self.gaps, self.held = where(moved, gaps, self.gaps), where(moved, UNSEARCHED, self.held)
+        own = np.count_nonzero(counted, axis=-1)
+        self.own = where(moved, int(own) if self._lanes is None else own, self.own)
+        self.first, self.held = where(moved, self.since, self.first), where(moved, NONE_HELD, self.held)
 
     def _enter(self, new: Any) -> None:
         counts = (new == new) & (self.last >= self.since)
-        self.even = self.even and (self._lanes is None or bool(counts.all()))
-        self.own, self.held, self.gaps = self.own + counts, self.held + counts, self.gaps + (new != new)
+        self.even = self.even and every(counts)
+        self.own, self.held = self.own + counts, self.held + counts
         self.below, self.upto = self.below + (new < self.scale), self.upto + (new <= self.scale)
         self.last += 1
 
@@ -367,66 +439,55 @@ class CountWindow:
         if self.even:  # as in most simulations
             own = int(self.own[0])
             return window(int(np.ravel(earlier)[0]) + own, since=own, **self._rule)
-        pairs, place = np.unique(
-            np.stack([np.broadcast_to(earlier, self.own.shape), self.own]), axis=1, return_inverse=True
-        )
+        counts = np.stack([np.broadcast_to(earlier, self.own.shape), self.own])
+        pairs, place = np.unique(counts, axis=1, return_inverse=True)
         found = [window(before + own, since=own, **self._rule) for before, own in pairs.T.tolist()]
         return Window(*np.array(found, dtype=np.int64)[place].T)
 
-    def _leave(self, scales: NDArray[np.float64], size: Any, rank: Any) -> None:
-        over = (self.held > size) & (rank > 0)
-        while _any(over):
+    def _leave(self, scales: NDArray[np.float64], size: Any, full: Any) -> None:
+        while some(over := (self.held > size) & full):
             old = _entry(scales, self.first, self._lanes)
-            counted = over & (old == old)
-            self.held, self.first = self.held - counted, self.first + over
-            self.below, self.upto = (
-                self.below - (counted & (old < self.scale)),
-                self.upto - (counted & (old <= self.scale)),
-            )
-            over = (self.held > size) & (rank > 0)
+            self.held, self.first = self.held - (over & (old == old)), self.first + over
+            self.below, self.upto = self.below - (over & (old < self.scale)), self.upto - (over & (old <= self.scale))
 
     def _search(self, scales: NDArray[np.float64], stale: Any, size: Any, rank: Any) -> None:
-        """Find the answers of these lanes anew."""
-        if self._lanes is None:
-            start = max(self.since, self.last - size - self.gaps)
-            rows = scales[start : self.last]
-            if self.gaps:
-                counted = np.flatnonzero(rows == rows)[-size:]
-                start, rows = start + int(counted[0]), rows[counted]
-            else:
-                start, rows = self.last - size, rows[-size:]
-            self.scale, self.held, self.first = np.partition(rows, rank - 1).item(rank - 1), size, start
-            self.below, self.upto = (int(np.count_nonzero(each)) for each in (rows < self.scale, rows <= self.scale))
-            return
-        lanes = np.flatnonzero(stale)
-        if isinstance(size, int) and isinstance(rank, int):
+        """Find the answers of these lanes anew, those of one size and rank together."""
+        lanes = ALONE if self._lanes is None else stale.nonzero()[0]
+        if isinstance(size, int) and isinstance(rank, int):  # as in most simulations
             self._search_alike(scales, lanes, size, rank)
             return
-        size, rank = (np.broadcast_to(each, stale.shape) for each in (size, rank))
-        for n, m in {*zip(size[lanes].tolist(), rank[lanes].tolist(), strict=True)}:
-            self._search_alike(scales, lanes[(size[lanes] == n) & (rank[lanes] == m)], n, m)
+        size, rank = (np.broadcast_to(each, stale.shape)[lanes] for each in (size, rank))
+        for n, m in {*zip(size.tolist(), rank.tolist(), strict=True)}:
+            self._search_alike(scales, lanes[(size == n) & (rank == m)], n, m)
 
-    def _search_alike(self, scales: NDArray[np.float64], lanes: NDArray[np.int64], size: int, rank: int) -> None:
-        """The same for lanes whose windows have one size and rank."""
-        start = self.last - size - (0 if self.even else int(self.gaps[lanes].max()))
-        rows = scales[slice(None) if lanes.size == len(scales) else lanes, max(start, 0) : self.last]
-        if rows.shape[1] > size:  # rounds that do not count, or lie before the window, are out of the way at ∞
+    def _search_alike(self, scales: NDArray[np.float64], lanes: Any, size: int, rank: int) -> None:
+        start, rows = self.last - size if self.even else 0, scales.reshape(-1, scales.shape[-1])
+        rows = rows[slice(None) if lanes.size == len(rows) else lanes, start : self.last]
+        first, beyond = start, 0
+        if not self.even:  # rounds that do not count, or lie before the window, are out of the way at ∞
             counted = rows == rows
             inside = counted & (np.cumsum(counted[:, ::-1], axis=1)[:, ::-1] <= size)
-            rows = np.where(inside, rows, math.inf)
-            first, beyond = max(start, 0) + np.argmax(inside, axis=1), rows.shape[1] - size
-        else:
-            first, beyond = start, 0
+            rows, first, beyond = np.where(inside, rows, math.inf), np.argmax(inside, axis=1), self.last - size
         scale = np.partition(rows, rank - 1, axis=1)[:, rank - 1]
-        self.scale[lanes], self.held[lanes], self.first[lanes] = scale, size, first
-        self.below[lanes] = np.count_nonzero(rows < scale[:, None], axis=1)
-        self.upto[lanes] = np.count_nonzero(rows <= scale[:, None], axis=1) - beyond * (scale == math.inf)
+        below = np.count_nonzero(rows < scale[:, None], axis=1)
+        upto = np.count_nonzero(rows <= scale[:, None], axis=1) - beyond * (scale == math.inf)
+        found: list[Any] = [scale, size, first, below, upto]
+        if self._lanes is None:
+            found = [each if isinstance(each, int) else each.item() for each in found]
+            self.scale, self.held, self.first, self.below, self.upto = found
+            return
+        columns: list[Any] = [self.scale, self.held, self.first, self.below, self.upto]
+        for column, values in zip(columns, found, strict=True):
+            column[lanes] = values
+
+
+ALONE = np.zeros(1, dtype=np.int64)
+"""The lanes, where there is one."""
+
+NONE_HELD = -(2**40)
+"""What a window holds that was not searched yet: never as much as it should hold."""
 
 
 def _entry(scales: NDArray[np.float64], rows: Any, lanes: Any) -> Any:
     """The scale in a row, or in one of each lane."""
     return scales.item(rows) if lanes is None else scales[lanes, rows]
-
-
-def _any(condition: Any) -> bool:
-    return condition if type(condition) is bool else bool(np.any(condition))

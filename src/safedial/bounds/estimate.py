@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from safedial.model.namespace import is_zero, namespace, where
+from safedial.model.namespace import Array, is_zero, namespace, where
 from safedial.model.noise_scale import scaled_weight
 from safedial.model.spec import SafetySpec
 
@@ -41,7 +41,7 @@ class Estimate(NamedTuple):
 
 
 class Dual(NamedTuple):
-    """Of a vector w: ⟨w,b⟩ of the cost, ‖w‖_Σ and ‖x − Gw‖, with G = Σ − λI (`bounds.radii`)."""
+    """Of a vector w: ⟨w,b⟩ of the cost, ‖w‖_Σ and ‖x − Gw‖, with G = Σ − λI (`bounds.confidence`)."""
 
     cost: Any
     width: Any
@@ -51,7 +51,7 @@ class Dual(NamedTuple):
 class Prediction(NamedTuple):
     """What a linear decision depends on: ⟨x,θ̂⟩, ⟨x,μ̂⟩, ‖x‖_{Σ⁻¹}, and what the radius and the margin need.
 
-    The fields after `direction` are set if a radius or a margin needs them (`bounds.radii`).
+    The fields after `direction` are set if a radius or a margin needs them (`bounds.confidence`).
     """
 
     reward: Any
@@ -118,6 +118,23 @@ def update(estimate: Estimate, prediction: Prediction, reward: Any, cost: Any, w
         log_det=estimate.log_det + xp.log1p(weight * width_squared),
         informative_rounds=estimate.informative_rounds + xp.where(weight > 0, 1.0, 0.0),
     )
+
+
+def ridge_fit(rows: Array, targets: Array, known: Any, ridge: Any) -> tuple[Array, Array]:
+    """(Σ⁻¹, coefficients) from all known rows at once: rows (..., n, d), targets (..., n, k), `ridge` for each column.
+
+    >>> ridge_fit(np.ones((3, 1)), np.array([[1.0], [2.0], [3.0]]), True, 0.0)[1]
+    array([[2.]])
+    """
+    if not np.all(known):
+        rows, targets = (np.where(known[..., None], part, 0.0) for part in (rows, targets))
+    turned = np.matrix_transpose(rows)
+    gram = turned @ rows + ridge * np.eye(rows.shape[-1])
+    try:
+        inverse = np.asarray(np.linalg.inv(gram), dtype=float)
+    except np.linalg.LinAlgError:  # rows so large and alike that the penalty is lost to rounding
+        inverse = np.linalg.pinv(gram, hermitian=True)
+    return inverse, inverse @ (turned @ targets)
 
 
 def sample_weight(spec: SafetySpec, reward_intensity: Any, cost_intensity: Any, context: Any = None) -> Any:

@@ -42,9 +42,8 @@ from typing import Any
 
 import numpy as np
 
-from safedial.bounds.rounding import UNIT
 from safedial.model.guarantee import GUARANTEES
-from safedial.model.namespace import Array, namespace
+from safedial.model.namespace import UNIT, Array, namespace
 from safedial.model.spec import SafetySpec, tail
 
 

@@ -31,13 +31,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from safedial.model.namespace import FLOATS
+from safedial.model.namespace import FLOATS, UNIT
 
 if TYPE_CHECKING:
     from safedial.model.spec import SafetySpec
-
-UNIT = 2.0**-53
-"""u: the largest relative error of one rounded operation."""
 
 SAFETY = 4.0
 """The bounds above hold to first order in u; this factor covers the products of their small terms."""

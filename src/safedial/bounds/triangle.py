@@ -22,8 +22,8 @@ import numpy as np
 from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
 from safedial.bounds.least_squares import SPARE, WORST, Fitted, is_due
-from safedial.bounds.rounding import SAFETY, UNIT, round_up
-from safedial.model.namespace import Array
+from safedial.bounds.rounding import SAFETY, round_up
+from safedial.model.namespace import UNIT, Array
 
 _BLAS: Any = get_blas_funcs(("dot", "nrm2", "trsv"), dtype=np.float64)
 _LAPACK: Any = get_lapack_funcs(("tpqrt", "trtri"), dtype=np.float64)

@@ -20,6 +20,20 @@ true cost must stay at or below τ − ε. `floor` alone does not cover such an 
 `relative` reads a negative cost as 0, needs τ > 0 and says nothing of a round given 0. `floor`, a cost, says from where
 on a small cost is evidence: at a floor of 0 a cost of 0 would prove that no setting ever costs anything.
 
+**Tolerated settings.** z* = sup{z : B(z) ≤ τ} is what a round surely tolerated (`Growth.tolerated`):
+
+| bracket | z*, c ≤ τ | z*, c > τ |
+|---|---|---|
+| relative | s·(τ/max(c, floor))^(1/high) | s·(τ/c)^(1/low) |
+| additive | s + (τ − c)/high | s + (τ − c)/low |
+| spread | s | −∞ |
+
+An exponent or slope of 0 gives ∞ for c ≤ τ and −∞ for c > τ. Every step errs to the safe side.
+
+The other way round, a cost c > τ at s cannot have come from one at or below τ at a setting above (`Growth.beyond`)
+
+    relative: s·(τ/c)^(1/high)      additive: s − (c − τ)/high      spread: s
+
 The public name of this module is `growth`:
 
 >>> from safedial import growth
@@ -37,13 +51,16 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from safedial.errors import InvalidInput, require
-from safedial.model.namespace import FLOATS, namespace
+from safedial.errors import InvalidInput, is_number, require
+from safedial.model.namespace import FLOATS, UNIT, namespace
 
 LEAST_ELASTICITY, MOST_ELASTICITY = 1e-6, 1e6
 LEAST_SLOPE, MOST_SLOPE = 1e-100, 1e100
 LARGEST_EXPONENT = 700.0
 """e^700 is just below the largest float."""
+
+LOWERED = 1e-12
+"""By how much a setting or scale is moved to the safe side, relatively: more than a few roundings."""
 
 Reading = Literal["measured", "true"]
 """What the threshold limits: the cost as measured, or without its measurement error."""
@@ -95,6 +112,25 @@ class Growth(NamedTuple):
         require(not self.features, "growth", self.to_dict(), "takes numbers from features", "use growth.at(features)")
         before, after = (self.error, self.error if on == "measured" else 0.0)
         return _BOUNDS[self.name](self.parameters, cost + before, setting, at, threshold - after) + after
+
+    def tolerated(self, cost: Any, setting: Any, limit: float) -> Any:
+        """z*: the largest setting at which a round with this cost would have kept the limit on its true cost; −∞ where
+        there is none, or the cost is NaN.
+        """
+        return _TOLERATED[self.name](self.parameters, cost + self.error, setting, limit)
+
+    def beyond(self, cost: Any, setting: Any, limit: float) -> Any:
+        """A setting above which a round with this cost cannot have kept the limit; ∞ where it did not exceed."""
+        high = self.parameters.get("high", 0.0)
+        xp, shown = namespace(cost, setting, high), cost - self.error
+        over, told = shown > limit, high > 0.0
+        shown, slope = xp.where(over, shown, limit), xp.where(told, high, 1.0)
+        if self.name == "relative":
+            found = setting * (limit / shown) ** (1.0 / slope) * (1.0 + LOWERED)
+        else:
+            slack = LOWERED * (abs(setting) + (abs(shown) + abs(limit)) / slope)
+            found = setting - (shown - limit) / slope + slack
+        return xp.where(over, xp.where(told, xp.minimum(setting, found), setting), math.inf)
 
     def to_dict(self) -> dict[str, Any]:
         return {"growth": self.name, **self.parameters}
@@ -219,6 +255,57 @@ def _spread(parameters: Mapping[str, Any], cost: Any, setting: Any, at: Any, thr
 
 
 _BOUNDS: dict[str, Callable[..., Any]] = {"relative": _relative, "additive": _additive, "spread": _spread}
+
+
+# --- z*, the inverse of B
+
+
+def _relative_tolerated(parameters: Mapping[str, Any], cost: Any, setting: Any, limit: float) -> Any:
+    """s·(τ/load)^(1/power), by logarithms, which err by u relatively; the power multiplies that error."""
+    low, high, floor = parameters["low"], parameters["high"], parameters["floor"]
+    xp = namespace(cost, setting, high, low)
+    known, fine = abs(cost) < math.inf, cost <= limit
+    load = xp.where(cost > floor, cost, floor)  # a cost above the threshold is above the floor too
+    power = xp.where(fine, high, low)
+    told = xp.logical_and(xp.logical_and(load > 0.0, known), power > 0.0)
+    power = xp.where(told, power, 1.0)
+    top, bottom = math.log(limit), xp.log(xp.where(told, load, limit))
+    exponent = (top - bottom) / power
+    slack = UNIT * (16.0 + 4.0 * (abs(top) + abs(bottom)) / power + 4.0 * abs(exponent))
+    exponent = xp.where(exponent < LARGEST_EXPONENT, exponent, LARGEST_EXPONENT)
+    found = setting * xp.exp(xp.where(exponent > -LARGEST_EXPONENT, exponent, -LARGEST_EXPONENT)) * (1.0 - slack)
+    return xp.where(setting > 0.0, _settled(xp, found, told, setting, xp.logical_and(fine, known)), -math.inf)
+
+
+def _additive_tolerated(parameters: Mapping[str, Any], cost: Any, setting: Any, limit: float) -> Any:
+    xp = namespace(cost, setting, parameters["high"], parameters["low"])
+    known, fine = abs(cost) < math.inf, cost <= limit
+    slope = xp.where(fine, parameters["high"], parameters["low"])
+    told = xp.logical_and(slope > 0.0, known)
+    number, slope = xp.where(known, cost, 0.0), xp.where(told, slope, 1.0)
+    slack = 8.0 * UNIT * (abs(setting) + (abs(limit) + abs(number)) / slope)
+    found = setting + (limit - number) / slope - slack
+    return _settled(xp, found, told, setting, xp.logical_and(fine, known))
+
+
+def _settled(xp: Any, found: Any, told: Any, setting: Any, fine: Any) -> Any:
+    """`found` where the bracket has told it, else ∞ or −∞; a setting that kept the threshold is tolerated, exactly."""
+    found = xp.where(told, found, xp.where(fine, math.inf, -math.inf))
+    return xp.where(xp.logical_and(fine, found < setting), setting, found)
+
+
+def _spread_tolerated(parameters: Mapping[str, Any], cost: Any, setting: Any, limit: float) -> Any:
+    return namespace(cost, setting).where(cost <= limit, setting, -math.inf)
+
+
+_TOLERATED: dict[str, Callable[..., Any]] = {
+    "relative": _relative_tolerated,
+    "additive": _additive_tolerated,
+    "spread": _spread_tolerated,
+}
+
+# --- Its parameters
+
 _ENDS = {"relative": (LEAST_ELASTICITY, MOST_ELASTICITY), "additive": (LEAST_SLOPE, MOST_SLOPE)}
 
 
@@ -262,7 +349,6 @@ def _error(error: Any) -> float:
 
 
 def _number(name: str, value: Any, rule: str, way_out: str = "", *, above: float | None = None) -> float:
-    is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    holds = is_number and math.isfinite(value) and (value >= 0.0 if above is None else value > above)
+    holds = is_number(value) and (value >= 0.0 if above is None else value > above)
     require(holds, name, value, rule, way_out)
     return float(value)

@@ -1,4 +1,4 @@
-"""Several costs under one guarantee: their names, and what each is allowed of the risk.
+"""Costs: the limit on each, what a round tells about it, and what each of several is allowed of the risk.
 
 **Brackets** (guarantee="bracket"). A round exceeds if any cost does. The count rule counts rounds, so the risk is one.
 
@@ -21,24 +21,193 @@ sub-Gaussian given the other costs' past too. The same holds for the joint guara
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, overload
 
-from safedial.bounds.tolerated import Cost
-from safedial.errors import InvalidInput, require
-from safedial.model.brackets import WRITTEN
+import numpy as np
+from numpy.typing import NDArray
+
+from safedial.errors import InvalidInput, is_number, require, require_fields
+from safedial.model.brackets import WRITTEN, Growth, Reading, growth_from_dict
+from safedial.model.dose import DoseCurve, curve_from_dict
 from safedial.model.guarantee import Guarantee
+from safedial.model.namespace import namespace
 
 if TYPE_CHECKING:
     from safedial.model.spec import SafetySpec
+
+Numbers = float | NDArray[np.float64]
 
 ONE = "cost"
 """The name of the cost where a spec states one."""
 
 NAME = re.compile(r"[\w-]+")
 """The name of a cost."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """One cost: its threshold, and either its bracket (guarantee="bracket"), or its noise (a certified guarantee), or
+    neither (guarantee="student", which learns the noise).
+
+    Args:
+        threshold: τ, in the cost's own units. Of any sign for `additive` and `spread`; > 0 for `relative` and `noise`.
+        growth: a bracket. For `direction="below"` it says how fast the cost can *fall* when the setting rises.
+        direction: "above": the cost must not exceed τ. "below": it must not fall below τ, as a glucose of 70 mg/dl.
+        on: "measured" if τ limits the cost as measured, "true" if the cost without the bracket's or sensor's error.
+        unit: for display, for example "mg/l".
+        noise: κ of the cost, in place of a bracket: the cost is then linear in the context, and its dose curve exact.
+        curve: without a bracket: the cost's dose curve, if it is not the Agent's; one of this package.
+        share: without a bracket: its share of the risks, if not an equal one.
+
+    >>> from safedial.model.brackets import additive
+    >>> low_glucose = Cost(threshold=70, growth=additive(4, 30), direction="below")
+    >>> round(low_glucose.tolerated(100.0, 2.0), 9)  # 100 mg/dl at 2 units: one unit more cannot bring it below 70
+    3.0
+    """
+
+    threshold: float
+    growth: Any = None
+    direction: Literal["above", "below"] = "above"
+    on: Reading = "measured"
+    unit: str = ""
+    noise: float | None = None
+    curve: DoseCurve | None = field(default=None, hash=False)
+    share: float | None = None
+
+    def __post_init__(self) -> None:
+        require(is_number(self.threshold), "threshold", self.threshold, "must be a finite number")
+        require(self.direction in ("above", "below"), "direction", self.direction, "must be 'above' or 'below'")
+        require(self.on in ("measured", "true"), "on", self.on, "must be 'measured' or 'true'")
+        require(isinstance(self.unit, str), "unit", self.unit, "must be text")
+        if self.noise is None and self.growth is not None:
+            self._check_bracket()
+        else:
+            self._check_noise()
+
+    def _check_noise(self) -> None:
+        noise, share = self.noise, self.share
+        require(noise is None or (is_number(noise) and noise > 0), "noise", noise, "must be a finite number > 0")
+        for name, plain in (("growth", None), ("direction", "above")):
+            given, way_out = getattr(self, name), "state a bracket and no noise, for guarantee='bracket'"
+            require(given == plain, name, given, "does not go with noise", way_out)
+        require(self.threshold > 0, "threshold", self.threshold, "must be > 0 where noise is stated, or no bracket")
+        known = self.curve is None or (isinstance(self.curve, DoseCurve) and not self.curve.is_own)
+        require(known, "curve", self.curve, "must be a dose curve of this package", "for example hill(ed50=0.5)")
+        part = share is None or (is_number(share) and 0.0 < share <= 1.0)
+        require(part, "share", share, "must be a number in (0, 1]")
+
+    def _check_bracket(self) -> None:
+        growth, rule = self.growth, "must be a bracket"
+        require(isinstance(growth, Growth), "growth", growth, rule, "for example additive from 0 to 3")
+        for name in ("curve", "share"):
+            rule = "does not go with a bracket: the risk is not split, and the curve is the Agent's"
+            require(getattr(self, name) is None, name, getattr(self, name), rule, "leave it out")
+        if growth.name != "relative":
+            return
+        way_out, rule = "use additive, which takes thresholds of any sign", "cannot go with a relative bracket"
+        require(self.direction == "above", "direction", self.direction, rule, way_out)
+        rule = f"must be > error = {growth.error:g}, for a relative bracket"
+        require(self.limit > 0.0, "threshold", self.threshold, rule, way_out)
+        floor, rule = growth.parameters["floor"], f"must be at most {self.limit:g}, the threshold less the error"
+        require(floor <= self.limit, "floor", floor, rule)
+
+    @cached_property
+    def limit(self) -> float:
+        """What the true cost must not exceed, with the sign turned where the cost must not fall."""
+        return self._upwards(float(self.threshold)) - (self.growth.error if self.on == "measured" else 0.0)
+
+    def _upwards(self, cost: Any) -> Any:
+        """A cost, with the sign turned where it must not fall."""
+        return cost if self.direction == "above" else -cost
+
+    def tolerated(self, cost: Any, setting: Any, features: Mapping[str, Any] | None = None) -> Numbers:
+        """z*: the largest setting at which the round would have kept the threshold; −∞ where none, or `cost` is NaN."""
+        return self.growth.at(features or {}).tolerated(self._upwards(cost), setting, self.limit)
+
+    def beyond(self, cost: Any, setting: Any) -> Numbers:
+        """A setting above which the round cannot have kept its threshold; ∞ where it did not exceed."""
+        return self.growth.beyond(self._upwards(cost), setting, self.limit)
+
+    @cached_property
+    def middle(self) -> Cost:
+        """The same with one elasticity or slope, the mean of both, and a floor low enough to learn from.
+
+        The bracket's own bound lies the lower the further a setting was from the threshold, which a base would follow.
+        """
+        growth, parameters = self.growth, dict(self.growth.parameters)
+        if growth.name == "spread":
+            return self
+        parameters["low"] = parameters["high"] = 0.5 * (parameters["low"] + parameters["high"])
+        if growth.name == "relative":
+            parameters["floor"] = min(parameters["floor"], 0.01 * self.limit)
+        return replace(self, growth=growth._replace(parameters=parameters))
+
+    @overload
+    def exceeded(self, cost: float) -> bool: ...
+
+    @overload
+    def exceeded(self, cost: NDArray[np.float64]) -> NDArray[np.bool_]: ...
+
+    def exceeded(self, cost: Any) -> bool | NDArray[np.bool_]:
+        """Whether a measured cost lies on the wrong side of the threshold."""
+        return cost > self.threshold if self.direction == "above" else cost < self.threshold
+
+    def excess(self, cost: Any) -> Numbers:
+        """How far a measured cost lies on the wrong side of the threshold; below 0 where it keeps it."""
+        return cost - self.threshold if self.direction == "above" else self.threshold - cost
+
+    def to_dict(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {"threshold": float(self.threshold)}
+        if self.growth is not None:
+            fields |= {"growth": self.growth.to_dict(), "direction": self.direction}
+        fields |= {"on": self.on, "unit": self.unit or None}
+        fields |= {name: value and float(value) for name, value in (("noise", self.noise), ("share", self.share))}
+        fields |= {"curve": self.curve and self.curve.to_dict()}
+        return {name: value for name, value in fields.items() if value is not None}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Cost:
+        given = dict(fields)
+        if given.get("growth") is not None:
+            given["growth"] = growth_from_dict(fields.get("growth"))
+        if isinstance(given.get("curve"), Mapping):
+            given["curve"] = curve_from_dict(given["curve"])
+        require_fields("cost", map(str, given), cls)
+        return cls(**given)
+
+
+def tolerated_setting(
+    costs: Mapping[str, Cost], outcome: Mapping[str, Any], setting: Any, features: Mapping[str, Any] | None = None
+) -> Any:
+    """z* for several costs: the smallest. "Exceeds" then means that any of them does, and the risk is not split."""
+    missing = [name for name in costs if name not in outcome]
+    require(not missing, "cost", missing, "is not in the outcome", "report every cost, NaN where it is not known")
+    found = [cost.tolerated(outcome[name], setting, features) for name, cost in costs.items()]
+    least = found[0]
+    for other in found[1:]:
+        least = namespace(least, other).minimum(least, other)
+    return least
+
+
+def shown_by(costs: Mapping[str, Cost], measured: Mapping[str, Any], applied: Any) -> tuple[Any, Any]:
+    """What measured costs show: a setting above which the round cannot have kept all thresholds, and whether it
+    exceeded one for certain.
+    """
+    upper: Any = math.inf
+    beyond: Any = False
+    for name, cost in costs.items():
+        found = cost.beyond(measured[name], applied)
+        upper = namespace(upper, found).minimum(upper, found)
+        beyond = beyond | (cost.excess(measured[name]) > cost.growth.error)
+    return upper, beyond
+
+
+# --- The costs of a spec
 
 
 def read_costs(costs: Any, guarantee: Guarantee) -> dict[str, Cost]:

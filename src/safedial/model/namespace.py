@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
+UNIT = 2.0**-53
+"""u: the largest relative error of one rounded operation."""
+
 
 class Floats:
     """The few array functions the rule uses, for Python floats. `where` evaluates both branches, as arrays do."""
@@ -68,6 +71,21 @@ def _array_namespace(arrays: list[Any]) -> Any:
     import array_api_compat
 
     return array_api_compat.array_namespace(*(value for value in arrays if not isinstance(value, np.generic)))
+
+
+def some(condition: Any) -> bool:
+    """Whether it holds in any lane; of one lane in less time than NumPy takes."""
+    return bool(condition.any()) if isinstance(condition, np.ndarray) else bool(condition)
+
+
+def every(condition: Any) -> bool:
+    """Whether it holds in every lane."""
+    return bool(condition.all()) if isinstance(condition, np.ndarray) else bool(condition)
+
+
+def scalar(value: Any) -> Any:
+    """A plain number, which is faster, in place of an array without axes; an array as it is."""
+    return value.item() if getattr(value, "ndim", 1) == 0 else value
 
 
 def is_zero(value: Any) -> bool:

@@ -24,9 +24,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from safedial.bounds.tolerated import Cost
 from safedial.errors import InvalidInput, require
-from safedial.model.costs import read_costs, require_one_cost, split_spec
+from safedial.model.costs import Cost, read_costs, require_one_cost, split_spec
 from safedial.model.dose import Dose
 from safedial.model.guarantee import CERTIFIED, CONSTANTS, GUARANTEES, PROVED, Guarantee
 from safedial.model.namespace import is_zero, namespace, normal_quantile
@@ -81,7 +80,7 @@ class SafetySpec:
         estimation_risk: δ′, the chance that the cost's confidence set misses in any round of the study.
         total_risk: instead of the two, their sum; nine tenths go to `violation_risk`.
         ridge: λ > 0, fixed in advance. If it is not stated it is 1, or follows from the other numbers with the radius
-            `self-normalised` (`bounds.radii`).
+            `self-normalised` (`bounds.confidence`).
         guarantee: "certified", in every round; "joint" for "never in any round", certified as well; "conformal", for
             exchangeable rounds: the two noises, S, L and δ′ may then be left out (a start dose is certified from
             `cost_noise` and S, if given), and `total_risk` is δ; "bracket", for exchangeable rounds and a growth

@@ -21,9 +21,7 @@ from safedial.bounds.safe_set import binary_safe_set, safe_set
 from safedial.errors import is_number
 from safedial.model.namespace import Array, namespace, normal_quantile, where
 from safedial.policies.linear import HPUCB, Linear, bound_numbers
-from safedial.policies.policy import Asked, Bound, is_share, option
-
-LEARN_FROM = ("all", "exploring")
+from safedial.policies.policy import Asked, Bound, flag, is_share, one_of, option
 
 
 def is_size(value: Any) -> bool:
@@ -42,7 +40,7 @@ class Fixed(Linear):
     name = "fixed"
     label = "Fixed action"
     learns = False
-    clip: bool = option(True, lambda value: isinstance(value, bool), "must be True or False")
+    clip: bool = flag(True)
 
     def rule(self, seen: Prediction, asked: Asked) -> Bound:
         spec = self.safe_spec
@@ -101,7 +99,7 @@ class EpsilonGreedy(HPUCB):
     label = "ε-Greedy"
     randomised = True
     epsilon: float = option(0.5, is_share, "must be a number in [0, 1]")
-    learn_from: Literal["all", "exploring"] = option("all", LEARN_FROM.__contains__, "must be 'all' or 'exploring'")
+    learn_from: Literal["all", "exploring"] = one_of("all", ("all", "exploring"))
 
     def rule(self, seen: Prediction, asked: Asked) -> Bound:
         exploit, explore = super().rule(seen, asked), Fixed.rule(self, seen, asked)  # pyright: ignore[reportArgumentType]
@@ -143,7 +141,7 @@ class Clairvoyant(Linear):
     label = "Clairvoyant"
     knows_truth = True
     learns = False
-    binary_cost: Any = option(False, lambda value: isinstance(value, bool), "must be True or False")
+    binary_cost: Any = flag(False)
 
     @property
     def zero_one(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] -- an option decides

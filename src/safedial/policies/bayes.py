@@ -51,7 +51,7 @@ class HPBayes(Policy):
     past data.
 
     Reference: Gelman et al., "Bayesian Data Analysis" (2013), chapter 14; the sum of squares by the recursion
-    Σ (y − ⟨x,μ̂⟩)²/(1 + width²), as in `bounds.radii`.
+    Σ (y − ⟨x,μ̂⟩)²/(1 + width²), as in `bounds.confidence`.
     """
 
     name = "hp_bayes"

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from safedial.bounds import monitor, ranks
+from safedial.model.namespace import some
 from safedial.policies.policy import Evidence
 from safedial.policies.table import Table
 
@@ -111,7 +112,7 @@ class Bets:
             placed = place < self.next
         rows = self.rounds
         self.reported, self._found = rows.first + rows.count, None
-        if self._ahead is not None and place < self._ahead.end:
+        if self._ahead is not None and place < self._ahead.next:
             self._ahead = None
         if placed if type(placed) is bool else np.any(placed):
             self._sorted = self._ahead = None
@@ -182,33 +183,27 @@ class Bets:
     def _place(self, stop: Any) -> None:
         """Bet on the rounds before `stop`, by lane, for good."""
         if self._lanes:
-            self._bet_together(self, np.maximum(stop, self.next))
-            self.next = np.maximum(stop, self.next)
+            stop = np.maximum(stop, self.next)
+            self._bet_together(self, stop)
+            self.next = stop
         elif stop > self.next:
-            own = self._sorted = self._sorted or self._sort(self.next)
-            self._bet_alone(self, self.next, stop, own)
-            self.next, self._ahead = stop, None
+            self._bet_alone(self, stop)
+            self._ahead = None
 
     def _behind(self) -> tuple[Any, Any]:
         """What the bets on told rounds behind an open one make of the placed ones."""
         last = self.reported - self._lag
-        first = int(np.min(self.next))
-        if first >= last:
+        first = int(self.next.min()) if self._lanes else self.next
+        told = self.rounds.told[self._rows(first, last)] if first < last else np.zeros(0, dtype=bool)
+        if not told.any():
             return self.capital, self.starts
-        told = self.rounds.told[self._rows(first, last)]
+        end = np.where(told.any(axis=-1), last - np.argmax(told[..., ::-1], axis=-1), 0)
         if self._lanes:
             ahead = Ahead(self)
-            beyond = np.where(told.any(axis=-1), last - np.argmax(told[..., ::-1], axis=-1), 0)
-            self._bet_together(ahead, np.maximum(beyond, self.next))
-            return ahead.capital, ahead.starts
-        known = np.flatnonzero(told)
-        if not known.size:
-            return self.capital, self.starts
-        ahead = self._ahead = self._ahead or Ahead(self)
-        own = self._sorted = self._sorted or self._sort(self.next)
-        end = first + int(known[-1]) + 1
-        self._bet_alone(ahead, ahead.end, end, own, ahead.own)
-        ahead.end = max(ahead.end, end)
+            self._bet_together(ahead, np.maximum(end, self.next))
+        else:
+            ahead = self._ahead = self._ahead or Ahead(self)
+            self._bet_alone(ahead, int(end))
         return ahead.capital, ahead.starts
 
     def _bet_together(self, purse: Any, stop: Any) -> None:
@@ -222,16 +217,6 @@ class Bets:
                 if here.any():
                     self._bet(purse, np.where(here, found[..., step], math.nan), hits[..., step])
             first = end
-
-    def _bet(self, purse: Any, p: Any, hit: Any) -> None:
-        """One more round in each lane; NaN where there is none."""
-        if purse.starts is not None:
-            watched = monitor.update(purse.starts, hit, self._risk)
-            log_evidence = np.where(np.isnan(p)[..., None], purse.starts.log_evidence, watched.log_evidence)
-            purse.starts = watched._replace(log_evidence=log_evidence)
-            self._cross(monitor.alarm(purse.starts), STARTS)
-        purse.capital = ranks.update(purse.capital, p)
-        self._cross(ranks.alarm(purse.capital), RANKS)
 
     def chances(self, first: int, stop: int) -> Any:
         """The p-values of the rounds from `first` to `stop`, (*lanes, stop − first); NaN for one that is no member."""
@@ -250,31 +235,35 @@ class Bets:
         found[:, ranked[begin:] - (first - start)] = ranks.chances(low, up, group, member, first=begin)
         return found.reshape(*self._lanes, stop - first)
 
-    def _bet_alone(self, purse: Any, first: int, stop: int, own: Sorted, more: Sorted | None = None) -> None:
-        """Bet on rounds of the one lane, each among the `own` rounds and those in `more`, which it joins."""
+    def _bet_alone(self, purse: Any, stop: int) -> None:
+        """Bet on the rounds before `stop` of the one lane, each among those before it."""
         rows, start = self.rounds, self.rounds.first
-        for place in range(first, stop):
-            row = place - start
-            if not rows.member[row]:
-                continue
-            group, low, up = int(rows.group[row]), float(rows.low[row]), float(rows.up[row])
-            if self._tie and up < math.inf:
-                up += self._tie * max(abs(up), own.size, 0.0 if more is None else more.size)
-            above, count = own.rank(group, up)
-            if more is not None:
-                beside = more.rank(group, up)
-                above, count = above + beside[0], count + beside[1]
-            if purse.starts is not None:
-                hit = bool(rows.hit[row])
-                purse.starts = monitor.update(purse.starts, hit, self._risk)
-                if hit:
-                    self._cross(monitor.alarm(purse.starts), STARTS)
-            purse.capital = ranks.update(purse.capital, (1.0 + above) / (1.0 + count))
-            self._cross(ranks.alarm(purse.capital), RANKS)
-            (own if more is None else more).add(group, low)
+        purse._sorted = own = purse._sorted or self._sort(purse.next)
+        for row in range(purse.next - start, stop - start):
+            if rows.member[row]:
+                group, low, up = int(rows.group[row]), float(rows.low[row]), float(rows.up[row])
+                if self._tie and up < math.inf:
+                    up += self._tie * max(abs(up), own.size)
+                above, count = own.rank(group, up)
+                self._bet(purse, (1.0 + above) / (1.0 + count), bool(rows.hit[row]))
+                own.add(group, low)
+        purse.next = max(purse.next, stop)
+
+    def _bet(self, purse: Any, p: Any, hit: Any) -> None:
+        """One more round in each lane; NaN where there is none."""
+        if purse.starts is not None:
+            watched = monitor.update(purse.starts, hit, self._risk)
+            if self._lanes:
+                log_evidence = np.where(np.isnan(p)[..., None], purse.starts.log_evidence, watched.log_evidence)
+                watched = watched._replace(log_evidence=log_evidence)
+            purse.starts = watched
+            if some(hit):
+                self._cross(monitor.alarm(purse.starts), STARTS)
+        purse.capital = ranks.update(purse.capital, p)
+        self._cross(ranks.alarm(purse.capital), RANKS)
 
     def _cross(self, over: Any, code: int) -> None:
-        if np.any(over) if self._lanes else over:
+        if some(over):
             self.crossed = np.where((self.crossed == 0) & over, code, self.crossed)
 
     def _sort(self, stop: int) -> Sorted:
@@ -282,9 +271,8 @@ class Bets:
         rows = self._rows(self.rounds.first, stop)
         member = self.rounds.member[rows]
         low, group = self.rounds.low[rows][member], self.rounds.group[rows][member]
-        codes = np.unique(group).tolist()
         size = np.max(np.abs(low), where=np.isfinite(low), initial=0.0)
-        return Sorted({code: np.sort(low[group == code]).tolist() for code in codes}, float(size))
+        return Sorted({code: np.sort(low[group == code]).tolist() for code in np.unique(group).tolist()}, float(size))
 
     def _rows(self, first: int, stop: int) -> tuple[Any, ...]:
         """The index of the rounds from place `first` to `stop` in a column."""
@@ -310,7 +298,8 @@ class Sorted:
 
 
 class Ahead:
-    """What the bets before the round `end` have made, if they go on behind an open round; and the rounds bet on."""
+    """What the placed bets have made, if they go on behind an open round up to the round `next`."""
 
     def __init__(self, bets: Bets) -> None:
-        self.capital, self.starts, self.end, self.own = bets.capital, bets.starts, bets.next, Sorted({}, 0.0)
+        self.capital, self.starts, self.next, own = bets.capital, bets.starts, bets.next, bets._sorted
+        self._sorted = own and Sorted({group: [*lows] for group, lows in own.lows.items()}, own.size)

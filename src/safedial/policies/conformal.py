@@ -47,17 +47,20 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
-from safedial.bounds.conforming import Calibration, calibration, largest_conforming, raised, ridge_fit
+from safedial.bounds.conforming import NO_TIES, Calibration, Ties, calibration, find_ties
+from safedial.bounds.estimate import ridge_fit
 from safedial.bounds.ranks import TIE, places
 from safedial.bounds.safe_set import largest_safe_intensity
 from safedial.errors import InvalidInput, is_number, is_whole, require
-from safedial.model.namespace import Array, namespace
+from safedial.model.dial import rounded_down
+from safedial.model.guarantee import GUARANTEES
+from safedial.model.namespace import Array, every, namespace, scalar
+from safedial.policies import words
 from safedial.policies.bets import Bets
-from safedial.policies.conformal_words import terms
 from safedial.policies.policy import (
     BY_RULE,
     KNOWN,
@@ -72,12 +75,16 @@ from safedial.policies.policy import (
     Task,
     Terms,
     Told,
-    is_probe,
+    least_quotient,
+    one_of,
     option,
+    part,
     probe_share,
     probed,
+    teaching_probe,
+    whole,
 )
-from safedial.policies.start import Start, declared_dose, is_start_dose
+from safedial.policies.start import START_DOSE, Start, declared_dose
 from safedial.policies.supports import ELSEWHERE
 from safedial.policies.table import Table
 
@@ -100,9 +107,6 @@ ABOVE = 1e-9
 NEAR = 1e-9
 """Intensities this close, relatively, count as equal: advice is rounded to the safe side."""
 
-RESCALING = 1e-12
-"""What rounding may add to the quotient of a throttled round, relatively."""
-
 PROBE, LEAN_PROBE = 0.01, 0.001
 """The probes by rule: in simulations, and in agents and studies."""
 
@@ -113,56 +117,6 @@ OFF = {"reach": None, "history": "calibrate", "least_dose": None}
 def calibrates(numbers: Any) -> Any:
     """Which rounds, numbered from 0, the fits of r̂ and ĉ leave out: every second one, from `EARLY` on every third."""
     return (numbers < EARLY) & (numbers % 2 == 1) | (numbers >= EARLY) & (numbers % 3 == 0)
-
-
-class Ties(NamedTuple):
-    """The most common measured cost of a group's known calibration rounds, how many have it, how many are known.
-
-    If more than a third are equal, the cost is flat or censored at a limit, and says nothing about the dose's effect.
-    """
-
-    value: float = 0.0
-    rounds: int = 0
-    known: int = 0
-
-    @property
-    def found(self) -> bool:
-        """Whether more than a third, and at least two, have the same value."""
-        return self.rounds >= 2 and 3 * self.rounds > self.known
-
-
-def find_ties(measured: Array) -> Ties:
-    """The most common of a group's known measured costs.
-
-    >>> find_ties(np.array([0.0, 0.0, 0.3])), find_ties(np.array([0.0, 0.7, 0.3])).found
-    (Ties(value=0.0, rounds=2, known=3), False)
-    """
-    if not measured.size:
-        return Ties()
-    values, counts = np.unique(measured, return_counts=True)
-    most = int(np.argmax(counts))
-    return Ties(float(values[most]), int(counts[most]), int(measured.size))
-
-
-class Group(NamedTuple):
-    """The calibration rounds of one group of the one lane: how many there are, and the latest, which bound the next.
-
-    `rows` and `residual` are those that are used, `top` is the rank of the bounding one; 0 if they are too few.
-    """
-
-    size: int
-    rows: Array
-    residual: Array
-    top: int
-    ties: Ties
-
-    @property
-    def unknown(self) -> int:
-        """How many of the rounds used have no known outcome."""
-        return int(np.count_nonzero(~np.isfinite(self.residual)))
-
-
-NOBODY = Group(0, np.empty((0, 0)), np.empty(0), 0, Ties())
 
 
 class Learned:
@@ -195,8 +149,8 @@ class Learned:
         self.bets = bets
         self._lanes, self._numbers = lanes, dict[Hashable, int]()
         self._scored = False
-        self._groups: dict[int, Group] | None = None
         self._calibration: Calibration | None = None
+        self._ties: dict[int, Ties] = {}
 
     @property
     def count(self) -> int:
@@ -268,43 +222,23 @@ class HPConformal(Policy):
     uncompiled = "ranks scores among those of all rounds before, whose number grows"
     excludes = ELSEWHERE | {"sensor noise"}
 
-    start_dose: float | None = option(
-        None, is_start_dose, "must be a number in (0, 1]", "or None for the certified one"
-    )
-    groups: Literal["sign", "none"] = option(
-        "sign", lambda groups: groups in ("sign", "none"), "must be 'sign' or 'none'"
-    )
-    probe: float | Literal["sqrt", "auto"] = option(
-        BY_RULE,
-        lambda probe: is_probe(probe) and probe != 0.0,
-        "must be 'sqrt' or a number in (0, 1]",
-        "every round must teach",
-        by_rule=True,
-    )
+    start_dose: float | None = START_DOSE
+    groups: Literal["sign", "none"] = one_of("sign", ("sign", "none"))
+    probe: float | Literal["sqrt", "auto"] = teaching_probe(BY_RULE, by_rule=True)
     group: int | str | Callable[[Any], Hashable] | None = option(
         None, is_group, "must be a column's number, a feature's name or a function of a context"
     )
-    window: int = option(100_000, lambda window: is_whole(window, 100), "must be a whole number >= 100")
-    lag: int = option(0, lambda lag: is_whole(lag, 0), "must be a whole number >= 0")
+    window: int = whole(100_000, 100)
+    lag: int = whole(0)
     reach: float | Literal["auto"] | None = option(
         BY_RULE,
-        lambda reach: reach is None or (is_number(reach) and 1.0 < reach < math.inf),
+        lambda reach: reach is None or (is_number(reach) and reach > 1.0),
         "must be a number > 1 or None",
         "2 doubles the dose at most",
         by_rule=True,
     )
-    history: Literal["calibrate", "train", "auto"] = option(
-        BY_RULE,
-        lambda history: history in ("calibrate", "train"),
-        "must be 'calibrate' or 'train'",
-        by_rule=True,
-    )
-    least_dose: float | Literal["auto"] | None = option(
-        BY_RULE,
-        lambda least: least is None or (is_number(least) and 0.0 < least <= 1.0),
-        "must be a number in (0, 1] or None",
-        by_rule=True,
-    )
+    history: Literal["calibrate", "train", "auto"] = one_of(BY_RULE, ("calibrate", "train"), by_rule=True)
+    least_dose: float | Literal["auto"] | None = part(BY_RULE, rule="must be a number in (0, 1] or None", by_rule=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -354,14 +288,9 @@ class HPConformal(Policy):
     def _declared(self, task: Task, least: float | None) -> float | None:
         """The start dose that the user declares, if there is one; otherwise the constants must certify it."""
         found = declared_dose(self.start_dose, task)
-        require(
-            found is not None or least is None,
-            "start_action",
-            None,
-            "is missing: a dial with levels needs a start dose that you declare safe; otherwise a round advised less "
-            "than the lowest level would get no dose, and which rounds get none must not depend on outcomes",
-            "declare one of the levels",
-        )
+        rule = "is missing: a dial with levels needs a start dose that you declare safe; otherwise a round advised "
+        rule += "less than the lowest level would get no dose, and which rounds get none must not depend on outcomes"
+        require(found is not None or least is None, "start_action", None, rule, "declare one of the levels")
         setting = Start(found, task, task.spec).action
         if setting is not None:
             gives = float(task.dose.cost.effect(task.dial.action(setting))) > 0.0
@@ -421,17 +350,17 @@ class HPConformal(Policy):
 
     def bound(self, state: Learned, asked: Asked) -> Bound:
         context, one = asked.context, state._lanes == ()
-        reward = np.vecdot(context, state.reward)
-        reward = float(reward) if one else reward
+        reward = scalar(np.vecdot(context, state.reward))
         label = 0 if self.column is None else self._label_of(state, context)
         code = 2 * label + (self.signed & (reward >= 0.0))
-        group = self._group(state, int(code)) if one else NOBODY
-        upper = self._upper_alone(state, context, group) if one else self._upper(state, context, code)
+        upper, ties = self._upper(state, context, code), NO_TIES
+        if self.reach is not None and (ties := state._ties.get(code, NO_TIES)).found:
+            upper = math.inf
         xp = namespace(upper)
         ready = upper < math.inf
         room = self.safe_spec.threshold - asked.baseline
         largest, sound = allowed = largest_safe_intensity(xp.where(ready, upper, 0.0), 0.0, threshold=room)
-        if not (ready if one else np.all(ready)) or self.reach is not None:
+        if self.reach is not None or not every(ready):
             first = self._first.safe(asked)
             largest, sound = (xp.where(ready, *parts) for parts in zip(allowed, first, strict=True))
             if self.reach is not None:
@@ -442,8 +371,8 @@ class HPConformal(Policy):
         index = xp.where(reward > -math.inf, reward, -1.0)
         numbers, limit = {"reward": reward, "cost_upper": upper}, ""
         if one:
-            limit = self.limit(allowed.intensity, largest, ready=ready, tied=group.ties.found)
-            numbers |= self._numbers(state, asked, group, ready=ready)
+            limit = self.limit(allowed.intensity, largest, ready=ready, tied=ties.found)
+            numbers |= self._numbers(state, asked, code, None if ready else ties)
         return Bound(index, largest, numbers, ready, sound, memo=code, limit=limit)
 
     def choose(self, bound: Bound, asked: Asked) -> Array:
@@ -469,8 +398,8 @@ class HPConformal(Policy):
         rounds, row = state.rounds, place - state.rounds.first
         if row < 0:
             return
-        kept = ~rounds.left[..., row]
-        known = (np.asarray(told.fate) == KNOWN) & (told.weight > 0.0) & kept
+        kept, fate = ~rounds.left[..., row], np.asarray(told.fate)
+        known = (fate == KNOWN) & (told.weight > 0.0) & kept
         if known.any():
             _put(rounds.reward, row, told.reward, known)
             _put(rounds.cost, row, told.cost, known)
@@ -479,14 +408,16 @@ class HPConformal(Policy):
                 rounds.measured[row] = told.measured - told.baseline
                 state.tried[0] = max(state.tried[0], told.intensity)
                 state.tried.sort()
-        left = (np.asarray(told.fate) == LEFT_OUT) & kept & (rounds.cost[..., row] == math.inf)
+        left = (fate == LEFT_OUT) & kept & (rounds.cost[..., row] == math.inf)
         if left.any():
             rounds.left[..., row] |= left
             if state.bets is not None:
                 state.bets.leave_out(place, left)
-        least = self._least(state, row, told)
-        _put(rounds.least, row, least, least < math.inf)
-        shown = known | (least < math.inf)
+        throttled, shown = fate == THROTTLED, known
+        if throttled.any():
+            least = least_quotient(self.task, told, rounds.advised[..., row])
+            _put(rounds.least, row, least, throttled & (least == least))
+            shown = known | (throttled & (least == least))
         if state.bets is not None and state.fitted and shown.any():
             if state._lanes and place == state.count - 1:  # many lanes are scored together, when it matters
                 state.bets.tell(place, shown)
@@ -495,18 +426,6 @@ class HPConformal(Policy):
                 self._rank(state)
                 low, up = self._scores(state, np.s_[..., row])
                 state.bets.tell(place, shown, low=low, up=up)
-
-    def _least(self, state: Learned, row: int, told: Told) -> Any:
-        """What C/g of a throttled round is at least: the advice would have cost as much as was measured. +∞ where it
-        is not throttled, where the cost shows nothing, and where more was applied than advised.
-        """
-        throttled = np.asarray(told.fate) == THROTTLED
-        if not throttled.any():
-            return np.asarray(math.inf)
-        advised, above = state.rounds.advised[..., row], told.measured - told.baseline
-        applied = self.task.dose.cost.effect(self.task.dial.action(told.action))
-        shown = throttled & (above > 0.0) & (advised > 0.0) & (applied <= advised)
-        return np.where(shown, above / np.where(advised > 0.0, advised, 1.0) * (1.0 - RESCALING), math.inf)
 
     def evidence(self, state: Learned) -> dict[str, Evidence]:
         if state.bets is None or not state.fitted:
@@ -530,47 +449,30 @@ class HPConformal(Policy):
     def _upper(self, state: Learned, context: Array, code: Any) -> Any:
         """U(x) in each lane; +∞ before the first refit, and where there is no bound."""
         if not state.fitted:
-            return np.full(np.broadcast_shapes(np.shape(code), np.shape(self.safe_spec.violation_risk)), math.inf)
-        if state._calibration is None:
-            state._calibration = self._calibration(state)
-        return state._calibration.upper(context, code=code)
+            lanes = np.broadcast_shapes(np.shape(code), np.shape(self.safe_spec.violation_risk))
+            return np.full(lanes, math.inf) if lanes else math.inf
+        return scalar(self._calibrated(state).upper(context, code=code))
 
-    def _upper_alone(self, state: Learned, context: Array, group: Group) -> float:
-        """The same for the one lane, from the latest rounds of its group."""
-        if not group.top or group.ties.found:
-            return math.inf
-        direction = state.inverse @ context
-        value = largest_conforming(group.residual, 1.0 + group.rows @ direction, group.top)
-        return float(raised(state.coef, context, direction, value))
-
-    def _calibration(self, state: Learned) -> Calibration:
+    def _calibrated(self, state: Learned) -> Calibration:
         """What new rounds of all lanes are compared with, as the last refit set it."""
-        rounds = state.rounds
-        codes = rounds.code[..., : state.fitted - rounds.first]
-        held = np.flatnonzero((codes >= 0).any(axis=tuple(range(codes.ndim - 1))))
-        rows, residual = rounds.context[..., held, :], rounds.residual[..., held]
-        risk = self.safe_spec.violation_risk
-        return calibration(state.inverse, state.coef, rows, residual, codes[..., held], risk=risk)
-
-    def _group(self, state: Learned, code: int) -> Group:
-        """The calibration rounds of a group of the one lane, as the last refit set it."""
-        if state._groups is None:
+        if state._calibration is None:
             rounds = state.rounds
-            codes, state._groups = rounds.code[: state.fitted - rounds.first], {}
-            for each in np.unique(codes[codes >= 0]).tolist():
-                here = np.flatnonzero(codes == each)
-                kept, top = (int(part) for part in places(here.size, self.safe_spec.violation_risk))
-                ties = Ties()
-                if self.reach is not None:
-                    ties = find_ties(rounds.measured[here][np.isfinite(rounds.residual[here])])
-                used = here[here.size - kept :]
-                state._groups[each] = Group(here.size, rounds.context[used], rounds.residual[used], top, ties)
-        return state._groups.get(code, NOBODY)
+            codes = rounds.code[..., : state.fitted - rounds.first]
+            held = np.flatnonzero((codes >= 0).any(axis=tuple(range(codes.ndim - 1))))
+            rows, residual, codes = rounds.context[..., held, :], rounds.residual[..., held], codes[..., held]
+            risk = self.safe_spec.violation_risk
+            state._calibration = calibration(state.inverse, state.coef, rows, residual, codes, risk=risk)
+            if self.reach is not None:
+                known = np.isfinite(residual)
+                groups = {code: known & (codes == code) for code in np.unique(codes).tolist()}
+                state._ties = {code: find_ties(rounds.measured[held[here]]) for code, here in groups.items()}
+        return state._calibration
 
     def ties(self, state: Learned) -> list[Ties]:
         """The ties of each group of the one lane, where the reach asks for them."""
-        self._group(state, 0)
-        return [group.ties for group in (state._groups or {}).values()] or [Ties()]
+        if state.fitted:
+            self._calibrated(state)
+        return list(state._ties.values()) or [NO_TIES]
 
     def limit(self, allowed: float, largest: float, *, ready: bool = True, tied: bool = False) -> str:
         """What of the policy's own set the largest intensity: why it is the start, or a guard."""
@@ -580,14 +482,15 @@ class HPConformal(Policy):
             return "reach"
         return "lowest_level" if self.least_dose is not None and largest > allowed * (1.0 + NEAR) else ""
 
-    def _numbers(self, state: Learned, asked: Asked, group: Group, *, ready: bool) -> dict[str, Any]:
-        """What the certificate of a decision is written from, beside reward and bound."""
+    def _numbers(self, state: Learned, asked: Asked, code: int, ties: Ties | None) -> dict[str, Any]:
+        """What the certificate of a decision is written from, beside reward and bound; `ties` if there is none."""
+        sizes = np.zeros(1, dtype=np.int64) if state._calibration is None else state._calibration.sizes
         found = {
             "cost": float(asked.context @ state.cost),
             "mean_cost": float(asked.context @ state.coef),
             "norm": float(asked.norm),
-            "size": group.size,
-            "calibrating": sum(each.size for each in (state._groups or {}).values()),
+            "size": sizes.item(min(code, sizes.size - 1)),
+            "calibrating": int(sizes.sum()),
             "rounds": state.count,
             "known": int(state.known),
             "fitted": state.fitted,
@@ -595,10 +498,11 @@ class HPConformal(Policy):
         }
         if self.group is not None:
             found["label"] = self._name_of(asked.context)
-        if state.fitted and not ready:
-            found["unknown"] = group.unknown
-            if group.ties.found:
-                found |= {f"tied_{name}": value for name, value in group.ties._asdict().items()}
+        if state._calibration is not None and ties is not None:
+            unknown = state._calibration.compared(code) == math.inf
+            found["unknown"] = int(np.count_nonzero(unknown)) if found["size"] else 0
+            if ties.found:
+                found |= {f"tied_{name}": value for name, value in ties._asdict().items()}
         return found
 
     # --- The user's groups
@@ -645,7 +549,7 @@ class HPConformal(Policy):
         # 1e-9: rounding of GROWTH * own must not delay a refit by a round.
         grown = count + max(1, math.ceil(GROWTH * own - 1e-9))
         state.next_fit = max(grown, state.history + FIRST_FIT)
-        state._groups = state._calibration = None
+        state._calibration, state._ties = None, {}
         if bets is not None:
             low, up = self._scores(state, np.s_[..., : rounds.count])
             told = np.isfinite(rounds.rows("cost")) | np.isfinite(rounds.rows("least"))
@@ -698,7 +602,157 @@ class HPConformal(Policy):
         return f"over {whose}, not among those expected to benefit"
 
     def terms(self, decided: Decided) -> Terms:
-        return terms(self, decided)
+        facts = self._facts(decided)
+        note = COMPARED[self.history] if decided.reason == "drift" else ""
+        return Terms(self._statement(decided), facts["assumptions"], self._arithmetic(decided, facts), facts, note)
+
+    def _facts(self, decided: Decided) -> dict[str, Any]:
+        """Plain values: the fit, the group, the bound and the guards."""
+        numbers, risk = decided.numbers, self.spec.violation_risk
+        kept, top = (int(part) for part in places(numbers["size"], risk))
+        upper, ties = numbers["cost_upper"], [numbers.get(f"tied_{name}") for name in Ties._fields]
+        room = self.spec.threshold - decided.baseline
+        allowed = None if upper is None else float(largest_safe_intensity(upper, 0.0, threshold=room).intensity)
+        return {
+            "assumptions": self._assumptions(decided.guarantee) if GUARANTEES[decided.guarantee].claimed else [],
+            "risk": {"violation_risk": risk, "this_round": risk},
+            "model": {
+                "reward": numbers["reward"],
+                "cost": numbers["mean_cost"],
+                "context_norm": numbers["norm"],
+                "rounds": numbers["rounds"],
+                "known_outcomes": numbers["known"],
+                "rounds_at_refit": numbers["fitted"],
+            },
+            "group": {
+                "label": self._shown_label(numbers.get("label")),
+                "benefit_expected": decided.index >= 0.0,
+                "calibration_rounds": numbers["size"],
+                "used": kept,
+                "rank_from_top": top,
+                "rank": kept + 1 - top if top else None,
+            },
+            "start_dose": self.start_dose,
+            "cost_upper": upper,
+            "bound_intensity": allowed,
+            "reach": {"factor": self.reach, "tenth_applied": numbers["tenth"], "proof": False},
+            "start_rounds": numbers["starts"],
+            "unknown_scores": numbers.get("unknown"),
+            "tied_costs": None if ties[0] is None else dict(zip(("cost", "rounds", "of"), ties, strict=True)),
+        }
+
+    def _assumptions(self, guarantee: str) -> list[str]:
+        """The assumptions behind a guarantee, one sentence each."""
+        exact = "sensors measure without error; any stated baseline cost is exact"
+        shared = [words.exact_curves(self.task.dose), exact, words.overrides(", is above zero,")]
+        if (own := words.start_assumptions(guarantee, self.spec, shared)) is not None:
+            return own
+        before = {
+            "train": "rounds from before the first decision only train the predictors; nothing is assumed about them",
+            "calibrate": "rounds from before the first decision, if any, are exchangeable with later rounds",
+        }
+        return [
+            "rounds are exchangeable: contexts and noise behave as if drawn independently from one source, without "
+            "drift, and no round influences another (watched: see evidence)",
+            before[self.history],
+            *shared,
+            f"the probability is over the calibration rounds too, and holds {self.whole}, not for each context",
+            "whether an outcome is late or missing depends neither on contexts nor on outcomes",
+            f"the groups, the window ({self.window} rounds) and the ridge were fixed before the first round",
+        ]
+
+    def _statement(self, decided: Decided) -> str:
+        """The guarantee in one sentence."""
+        spec, guarantee = self.spec, GUARANTEES[decided.guarantee]
+        if not guarantee.proved:
+            whose = "you declared the start dose safe"
+            if decided.limit == "lowest_level":
+                whose = "the dial's lowest level is at most the start dose, which you declared safe"
+            return f"none is proved yet: P(cost > {spec.threshold:g}) rests on your judgement alone ({whose})"
+        said = f"P(cost > {spec.threshold:g}) <= {spec.violation_risk:g} in this round"
+        if guarantee.from_constants:
+            return f"{said}, from the constants (start-up)"
+        return f"{said}, for exchangeable rounds, {'within its group' if self.signed else self.whole}"
+
+    def _arithmetic(self, decided: Decided, facts: dict[str, Any]) -> list[str]:
+        """The bound, and the division that gave the largest safe intensity."""
+        group, upper, safe = facts["group"], facts["cost_upper"], rounded_down(decided.largest)
+        whose = ["benefit expected" if group["benefit_expected"] else "no benefit expected"] if self.signed else []
+        whose += [] if group["label"] is None else [str(group["label"])]
+        count = f"{group['calibration_rounds']} calibration rounds"
+        count += f" of its group ({', '.join(whose)})" if whose else ""
+        if upper is None:
+            lines = [*self._no_bound(facts, count), f"Until then the largest intensity is {safe}."]
+        else:
+            predicted = facts["model"]["cost"]
+            lines = [
+                f"The bound: cost per unit of intensity is at most {upper:.4g}: the prediction {predicted:.4g} "
+                f"and a margin {upper - predicted:.4g}, from the {_nth(group['rank'])} smallest of the latest "
+                f"{group['used']} scores; there are {count}.",
+                words.largest_intensity(self.spec, decided.baseline, upper, facts["bound_intensity"]),
+            ]
+        return [*lines, *self._guard_lines(decided, facts, safe), *words.part_given(decided)]
+
+    def _no_bound(self, facts: dict[str, Any], count: str) -> list[str]:
+        """Why the start dose is used."""
+        risk, group = self.spec.violation_risk, facts["group"]
+        unknown, ties = facts["unknown_scores"], facts["tied_costs"]
+        fewest = math.ceil(1.0 / risk - 1e-9) - 1
+        lines = [
+            f"The start: the last refit had {count}. A conformal bound at risk {risk:g} needs at least {fewest}, "
+            "not too many of them without a known outcome, and a finite prediction."
+        ]
+        if unknown:
+            lines.append(
+                f"Of the latest {group['used']} scores, {unknown} have no known outcome (open, void, or no dose "
+                f"given); at most {max(group['rank_from_top'] - 1, 0)} may lack one."
+            )
+        if ties:
+            lines.append(
+                f"{ties['rounds']} of {ties['of']} known calibration rounds of the group have the same measured cost, "
+                f"{ties['cost']:g}. That is more than a third, so costs carry no information. Report the measured "
+                "quantity, not its excess over a limit."
+            )
+        return lines
+
+    def _guard_lines(self, decided: Decided, facts: dict[str, Any], safe: str) -> list[str]:
+        """Which guard set the intensity, and how often the start dose was given."""
+        allowed, tenth, lines = facts["bound_intensity"], facts["reach"]["tenth_applied"], []
+        why = "" if allowed is None else self.limit(allowed, decided.largest)
+        if why == "reach" and tenth is None:
+            lines.append(
+                "The reach: the start dose, until ten rounds have known outcomes. This is a guard, not a proof."
+            )
+        elif why == "reach":
+            lines.append(
+                f"The reach: {self.reach:g} times {tenth:.4g}, the 10th largest applied intensity with a known "
+                f"outcome, or the start dose if that is more: {safe}. This guards against costs that rise faster than "
+                "the dose curve says beyond the doses tried; it is not a proof."
+            )
+        elif why == "lowest_level":
+            lines.append(
+                f"This decision gives the lowest level (intensity {safe}): at most the start dose you declared."
+            )
+        if facts["start_rounds"]:
+            before = decided.number - 1
+            lines.append(f"At the start dose so far: {facts['start_rounds']} of the {before} earlier decisions.")
+        return lines
+
+    def _shown_label(self, label: Any) -> Any:
+        """A group's label for people: a feature with its raw value, anything else unchanged."""
+        column, features = self.column, self.task.features
+        if label is None or features is None or not isinstance(column, int) or column >= len(features.names):
+            return label
+        raw = label * (features.scale or ())[column] + (features.center or ())[column]
+        return f"{features.names[column]} = {raw:g}"
+
+
+COMPARED = {
+    "train": "; rounds from before the first decision were not compared",
+    "calibrate": "; rounds from before the first decision were compared too: if these are the ones that differ, "
+    "resume without the earlier rounds",
+}
+"""Whether a drift alarm also compared rounds from before the first decision, by `history`."""
 
 
 def _steps(task: Task) -> float:
@@ -726,6 +780,11 @@ def _put(column: Array, row: int, value: Any, here: Any) -> None:
         column[..., row] = value
     elif here.any():
         column[..., row] = np.where(here, value, column[..., row])
+
+
+def _nth(number: int) -> str:
+    ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
 
 
 hp_conformal = HPConformal

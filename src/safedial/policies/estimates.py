@@ -17,7 +17,7 @@ forms that make it fast for long ones (`simulation.replay`).
 | needed by | kept | meaning |
 |---|---|---|
 | `noise-adaptive` | `reward_energy`, `cost_energy` | Σ ω²width²/(1 + ω·width²)·(y − ⟨x,θ̂⟩)², from before each update |
-| `self-normalised` | nothing | its bound follows from the estimate (`bounds.radii`) |
+| `self-normalised` | nothing | its bound follows from the estimate (`bounds.confidence`) |
 | margins that learn | `past` | contexts and costs, to estimate past noise now and then (`bounds.margin`) |
 
 **Certified.** The sums Σ (`gram`) and b (`reward_rhs`, `cost_rhs`) and a maintained Σ⁻¹ (`inverse`). A direction y =
@@ -51,12 +51,11 @@ from numpy.typing import NDArray
 from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
 from safedial.bounds import estimate as plain
-from safedial.bounds.confidence import cost_radius_of
+from safedial.bounds.confidence import LEAST, dual_of, energy, multipliers, radius_of
 from safedial.bounds.estimate import Dual, Estimate, Prediction
 from safedial.bounds.margin import past_variance
-from safedial.bounds.radii import LEAST, dual_of, energy, multipliers
-from safedial.bounds.rounding import UNIT, certify, certify_dual, round_up
-from safedial.model.namespace import Array
+from safedial.bounds.rounding import certify, certify_dual, round_up
+from safedial.model.namespace import UNIT, Array
 from safedial.model.spec import SafetySpec
 from safedial.policies.table import Table
 
@@ -163,8 +162,7 @@ class Plain:
         mean = np.matmul(contexts, now.cost_coef[..., None])[..., 0]
         width = np.sqrt(np.maximum(np.vecdot(np.matmul(contexts, now.inverse), contexts), 0.0))
         here = Prediction(0.0, 0.0, 0.0, 0.0, now.log_det, now.informative_rounds, contexts.shape[-1])
-        here = here._replace(cost_energy=sums.cost_energy)
-        half = np.asarray(cost_radius_of(self.radius, here, spec))[..., None] * width
+        half = np.asarray(radius_of(self.radius, spec.cost_noise, sums.cost_energy, here, spec))[..., None] * width
         largest = spec.coefficient_bound * np.sqrt(np.vecdot(contexts, contexts))
         past.look(spec, np.maximum(mean - half, -largest), np.minimum(mean + half, largest))
 
@@ -509,7 +507,7 @@ class Certified:
         contexts, spec = past.rows.rows("context"), self.spec
         lower, upper, width = sums.read_many(contexts)
         here = Prediction(0.0, 0.0, 0.0, 0.0, sums.log_det, float(sums.samples), sums._dim)
-        half = round_up(cost_radius_of(self.radius, here._replace(cost_energy=sums.cost_energy), spec)) * width
+        half = round_up(radius_of(self.radius, spec.cost_noise, sums.cost_energy, here, spec)) * width
         largest = spec.coefficient_bound * sums._norm_error * np.linalg.norm(contexts, axis=1)
         past.look(spec, np.maximum(lower - half, -largest), np.minimum(upper + half, largest))
 
@@ -567,7 +565,7 @@ def certified_dual(sums: Sums, factors: Factors, context: Array, norm: float) ->
 
 
 def _vector(sums: Sums, factors: Factors, context: Array) -> Array:
-    """The vector w of `bounds.radii`; 0 where every D is numerically singular."""
+    """The vector w of `bounds.confidence`; 0 where every D is numerically singular."""
     lowest, best = math.inf, None
     for a, factor, shrunk, root in factors.solved:
         turned, _ = dpotrs(factor, context, lower=1)

@@ -38,7 +38,21 @@ from safedial.model.namespace import Array
 from safedial.model.spec import SafetySpec
 from safedial.policies import words
 from safedial.policies.combine import Smallest
-from safedial.policies.policy import KNOWN, Asked, Bound, Decided, Policy, Task, Terms, Told, is_probe, option, probed
+from safedial.policies.estimates import Certified, Plain
+from safedial.policies.policy import (
+    KNOWN,
+    Asked,
+    Bound,
+    Decided,
+    Policy,
+    Task,
+    Terms,
+    Told,
+    is_probe,
+    one_of,
+    option,
+    probed,
+)
 from safedial.policies.supports import check_supported
 
 DUAL = ("dual_cost", "dual_width", "dual_miss")
@@ -103,7 +117,7 @@ def is_clip(value: Any) -> bool:
     return value is None or isinstance(value, bool)
 
 
-RADIUS: Any = option("mixture", lambda value: value in NAMES, "must be one of " + ", ".join(NAMES))
+RADIUS: Any = one_of("mixture", NAMES)
 CLIP: Any = option(None, is_clip, "must be True, False or None")
 
 

@@ -36,6 +36,7 @@ from safedial.policies.policy import (
     Policy,
     Terms,
     Told,
+    flag,
     is_probe,
     option,
     probe_share,
@@ -79,7 +80,7 @@ class NonlinearHPUCB(Policy):
 
     cost_class: Any = option(None)
     reward_class: Any = option(None)
-    clip: bool = option(True, lambda clip: clip in (True, False), "must be True or False")
+    clip: bool = flag(True)
 
     def __post_init__(self) -> None:
         """Check the options, and fill in the classes that are left out."""

@@ -30,7 +30,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from safedial.bounds.rounding import rounded_spec
-from safedial.errors import require
+from safedial.errors import is_number, is_whole, require
 from safedial.model.dial import Dial, Features
 from safedial.model.dose import Dose
 from safedial.model.guarantee import GUARANTEES
@@ -228,10 +228,34 @@ def option(
     return field(default=default, metadata=told)
 
 
+def flag(default: bool) -> Any:
+    """An option that is True or False."""
+    return option(default, lambda value: value is True or value is False, "must be True or False")
+
+
+def one_of(default: Any, names: Sequence[str], **how: Any) -> Any:
+    """An option that is one of these names."""
+    words = "must be one of " + ", ".join(names) if len(names) > 2 else "must be " + " or ".join(map(repr, names))
+    return option(default, lambda value: isinstance(value, str) and value in names, words, **how)
+
+
+def whole(default: int, least: int = 0, way_out: str = "") -> Any:
+    """An option that is a whole number."""
+    return option(default, lambda value: is_whole(value, least), f"must be a whole number >= {least}", way_out)
+
+
+def part(default: Any, way_out: str = "", rule: str = "must be a number in (0, 1]", **how: Any) -> Any:
+    """An option that is a number in (0, 1], or None."""
+    check = lambda value: value is None or (is_number(value) and 0.0 < value <= 1.0)  # noqa: E731 -- as in its callers
+    return option(default, check, rule, way_out, **how)
+
+
 def is_proper(policy: Policy) -> None:
-    """Refuse an option that breaks its rule."""
+    """Refuse an option that breaks its rule. NumPy's numbers become plain ones, as options are written."""
     for each in (each for each in fields(policy) if each.init):
         check, value = each.metadata.get("check"), getattr(policy, each.name)
+        if isinstance(value, np.generic):
+            object.__setattr__(policy, each.name, value := value.item())
         left = each.metadata.get("by_rule") and isinstance(value, str) and value == BY_RULE
         if check is not None and not left:
             require(check(value), written(each), value, each.metadata["rule"], each.metadata["way_out"])
@@ -432,15 +456,34 @@ def is_probe(probe: Any) -> bool:
     return probe == "sqrt" if isinstance(probe, str) else is_share(probe)
 
 
+def teaching_probe(default: Any, **how: Any) -> Any:
+    """An option that is a probe above 0."""
+    check = lambda probe: is_probe(probe) and probe != 0.0  # noqa: E731 -- as in `part`
+    return option(default, check, "must be 'sqrt' or a number in (0, 1]", "every round must teach", **how)
+
+
 def is_share(value: Any) -> bool:
     """Whether this is a number in [0, 1]."""
-    plain = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    return bool(plain and 0.0 <= value <= 1.0)
+    return is_number(value) and bool(0.0 <= value <= 1.0)
 
 
 def probe_share(probe: Any, number: Any) -> Any:
     """m_t: 1/√t, or the stated constant."""
     return number**-0.5 if isinstance(probe, str) else float(probe)
+
+
+LEAST_ROUNDING = 1e-12
+"""What rounding, the dose curve's included, may add to such a quotient, relatively."""
+
+
+def least_quotient(task: Task, told: Told, advised: Any) -> Any:
+    """What C/g is at least of a round whose setting was lowered because of its outcome: the advice, an intensity, would
+    have cost at least as much as was measured. NaN where the cost shows nothing, or more was applied than advised.
+    """
+    above = np.asarray(told.measured - told.baseline, dtype=float)
+    applied = task.dose.cost.effect(task.dial.action(told.action))
+    shown = (above > 0.0) & (advised > 0.0) & (applied <= advised)
+    return np.where(shown, above / np.where(shown, advised, 1.0) * (1.0 - LEAST_ROUNDING), math.nan)
 
 
 def probed(bound: Bound, share: Any, least: Any = None) -> Any:
@@ -453,6 +496,25 @@ def probed(bound: Bound, share: Any, least: Any = None) -> Any:
         xp = namespace(bound.index, bound.largest)
         low = xp.maximum(low, xp.where(share > 0.0, xp.minimum(least, bound.largest), low))
     return where(bound.index >= 0.0, bound.largest, low)
+
+
+INTENSITY_ROUNDING = 1e-6
+"""How far rounding, also in single precision, may move an intensity out of [0, 1]."""
+
+
+def check_intensities(policy: str, lowest: Any, highest: Any) -> None:
+    """Refuse intensities outside [0, 1], and those that are not numbers, by the lowest and highest that a policy chose.
+
+    >>> check_intensities("mine", 0.2, 1.5)
+    Traceback (most recent call last):
+    ...
+    safedial.errors.InvalidInput: intensity of policy 'mine' = 1.5: must lie in [0, 1]; let `choose` return ...
+    """
+    lowest, highest = float(lowest), float(highest)
+    inside = lowest >= -INTENSITY_ROUNDING and highest <= 1.0 + INTENSITY_ROUNDING
+    outside = highest if highest > 1.0 else lowest
+    way_out = "let `choose` return intensities from 0 to the bound's `largest`"
+    require(inside, f"intensity of policy {policy!r}", outside, "must lie in [0, 1]", way_out)
 
 
 def plain(value: Any) -> Any:

@@ -1,6 +1,6 @@
 """HP-Shield: the realized-cost guarantee from monotonicity and a growth bracket, not from an exact dose curve.
 
-Each past round tells a lower bound on the scale it would have tolerated (`bounds.tolerated`). The count rule
+Each past round tells a lower bound on the scale it would have tolerated (`bounds.count_rule`). The count rule
 (`bounds.count_rule`) plays the largest scale at which at most m − 1 of the latest n rounds would have exceeded:
 
 1. a base gives each context a setting (a protocol's, or a learned one), and a scale λ makes a_λ = λ times the base;
@@ -43,17 +43,23 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from safedial.bounds.count_rule import CLIMB, SPREAD_RANK, CountWindow, adapted, check_rate, spread_risk
+from safedial.bounds.count_rule import (
+    CLIMB,
+    SPREAD_RANK,
+    CountWindow,
+    Range,
+    adapted,
+    check_rate,
+    spread_risk,
+    tolerated_scale,
+)
 from safedial.bounds.rounding import round_down
-from safedial.bounds.tolerated import LOWERED, Cost, Range, tolerated_scale, tolerated_setting
 from safedial.errors import is_number, is_whole, require
-from safedial.model.brackets import WRITTEN, Growth, growth_from_dict
-from safedial.model.costs import ONE
-from safedial.model.namespace import Array, namespace, where
+from safedial.model.brackets import LOWERED, WRITTEN, Growth, growth_from_dict
+from safedial.model.costs import ONE, Cost, shown_by, tolerated_setting
+from safedial.model.namespace import Array, every, namespace, some, where
 from safedial.policies import shield_words
-from safedial.policies.bases import try_out
 from safedial.policies.bets import PATIENCE, Bets
-from safedial.policies.choosers import CHOOSERS, LEARNING, Rewards, requested
 from safedial.policies.policy import (
     KNOWN,
     LEFT_OUT,
@@ -68,10 +74,14 @@ from safedial.policies.policy import (
     Task,
     Terms,
     Told,
+    flag,
+    one_of,
     option,
+    part,
+    whole,
 )
 from safedial.policies.shield_question import Questions, Stated
-from safedial.policies.shield_rounds import Found, Group
+from safedial.policies.shield_rounds import CHOOSERS, LEARNING, Found, Group, Rewards, try_out
 from safedial.policies.table import Growing, Table
 
 START_SCALE = 0.25
@@ -79,15 +89,6 @@ START_SCALE = 0.25
 
 CHOSEN = {"request": "request", "target": "largest_reward", "sign": "start_only"}
 """What set the setting, by the chooser that gave less than the cap."""
-
-
-class Kept(NamedTuple):
-    """What a decision keeps of a round: what was stated, and the scale and the largest setting that were allowed."""
-
-    stated: Stated
-    scale: Any
-    cap: Any
-
 
 Place = tuple[Group, int, Any]
 """Where a round is: its group, its row there, and the lanes for which this is so."""
@@ -107,31 +108,46 @@ class Tally(NamedTuple):
 
 
 class ShieldState:
-    """What HP-Shield keeps: the rounds by group, where each round is, the adaptive level, rewards and bets."""
+    """What HP-Shield keeps: the rounds by group, where each round is, the adaptive level, rewards and bets.
+
+    `places` has the group of each round and its row there, where there are groups.
+    """
 
     def __init__(self, policy: HPShield, lanes: tuple[int, ...], *, watch: bool) -> None:
         size = (math.prod(lanes),) if lanes else ()
-        spec, lag = policy.spec, policy.lag
         self._policy, self._lanes = policy, lanes
         self.groups: Any = Growing(lambda: Group(policy, size))
         if policy.group is None:
             self.groups.more()
         self.places = Table(size, group=-1, row=-1)
-        """The group and the row there of each round, where there are groups."""
         zero: Any = np.zeros(size, dtype=np.int64) if size else 0
         self.known = zero + 0
         self.level: Any = policy.risk + 0.0 * zero
         self.tally = Tally(*(zero + 0 for _ in Tally._fields))
-        learns = policy.chooser in LEARNING
-        more = {"penalty": spec.ridge, "risk": policy.risk}
-        self.rewards = Rewards(policy.chooser, size, policy.task.dim, **more) if learns else None
-        self.bets = Bets(size, patience=lag + PATIENCE, late=False, hit_risk=policy.risk) if watch else None
+        more = {"penalty": policy.spec.ridge, "risk": policy.risk}
+        self.rewards = Rewards(policy.chooser, size, policy.task.dim, **more) if policy.reads_reward else None
+        self.bets = Bets(size, patience=policy.lag + PATIENCE, late=False, hit_risk=policy.risk) if watch else None
         self._read: Any = None, None
         """The question that a decision begins with, and what was read from it."""
 
     def restored(self) -> None:
         """Refuse the user's own functions and models where they answer otherwise than before the state was saved."""
         self._policy.check_own(self)
+
+    def flat(self, value: Any) -> Any:
+        """A value of each lane in a row; of one lane as it is."""
+        return np.ravel(value) if self._lanes else value
+
+    def group(self, name: str, *, add: bool = False) -> tuple[int, Group]:
+        """The number of a group, and the group; of one that no round was in a new one, which is kept if `add`."""
+        for code, group in enumerate(self.groups):
+            if group.name == name:
+                return code, group
+        code, group = len(self.groups), self.groups.make()
+        group.name = name
+        if add:
+            self.groups.append(group)
+        return code, group
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,18 +200,13 @@ class HPShield(Policy):
     stop_rules: ClassVar[tuple[str, ...]] = ("bracket_drift", "start_refuted")
 
     base: int | str | Callable[..., Any] = option(
-        check=lambda base: is_whole(base, 0) or (isinstance(base, str) and base != "") or callable(base),
+        check=lambda base: is_place(base) or callable(base),
         rule="must be a column's number, a feature's name, 'proposal' or a function of contexts",
     )
     growth: Growth | Mapping[str, Any] | None = None
-    learned: bool = option(False, lambda learned: learned in (True, False), "must be True or False")
+    learned: bool = flag(False)
     regressor: Any = None
-    start_scale: float | None = option(
-        None,
-        lambda share: share is None or (is_number(share) and 0.0 < share <= 1.0),
-        "must be a number in (0, 1]",
-        "state the share of the protocol's setting that is safe",
-    )
+    start_scale: float | None = part(None, "state the share of the protocol's setting that is safe")
     climb: float | None = option(
         CLIMB,
         lambda climb: climb is None or (is_number(climb) and climb > 1.0),
@@ -204,28 +215,19 @@ class HPShield(Policy):
     )
     confidence: float | None = option(
         None,
-        lambda share: share is None or (isinstance(share, float) and 0.0 < share < 1.0),
+        lambda share: share is None or (is_number(share) and 0.0 < share < 1.0),
         "must be a number in (0, 1) or None",
     )
     adapt: float | None = None
-    chooser: Literal["largest", "request", "sign", "target"] = option(
-        "largest", lambda chooser: chooser in CHOOSERS, "must be one of " + ", ".join(CHOOSERS)
-    )
-    lag: int = option(
-        0,
-        lambda lag: bool(isinstance(lag, (int, np.integer)) and not isinstance(lag, bool) and lag >= 0),
-        "must be a whole number >= 0",
-        "how many rounds an outcome may take",
-    )
+    chooser: Literal["largest", "request", "sign", "target"] = one_of("largest", CHOOSERS)
+    lag: int = whole(0, way_out="how many rounds an outcome may take")
     group: int | str | Callable[..., Any] | None = option(
         None,
-        lambda group: (
-            group is None or is_whole(group, 0) or callable(group) or (isinstance(group, str) and group != "")
-        ),
+        lambda group: group is None or is_place(group) or callable(group),
         "must be a feature's name, a column's number or a function of the context",
     )
-    direction: Literal["above", "below"] = option(  # pyright: ignore[reportIncompatibleVariableOverride]
-        "above", lambda direction: direction in ("above", "below"), "must be 'above' or 'below'"
+    direction: Literal["above", "below"] = one_of(  # pyright: ignore[reportIncompatibleVariableOverride]
+        "above", ("above", "below")
     )
     levels: Sequence[float] | None = option(
         None,
@@ -236,20 +238,19 @@ class HPShield(Policy):
 
     def __post_init__(self) -> None:
         """Check the options, and read those that have a written form."""
-        growth, levels = self.growth, self.levels
-        if growth is not None and not isinstance(growth, Growth):
-            object.__setattr__(self, "growth", growth_from_dict(growth))
+        if self.growth is not None and not isinstance(self.growth, Growth):
+            object.__setattr__(self, "growth", growth_from_dict(self.growth))
         super().__post_init__()
         if self.adapt is not None:
             check_rate(self.adapt, 0.05)
-        object.__setattr__(self, "lag", int(self.lag))
-        object.__setattr__(self, "levels", None if levels is None else tuple(map(float, levels)))
+        if self.levels is not None:
+            object.__setattr__(self, "levels", tuple(map(float, self.levels)))
         learned = self.regressor is None or self.learned
         require(learned, "regressor", self.regressor, "is for a learned base", "state learned=True")
-        other = self.chooser != "request" or self.base != "proposal"
-        way_out = "choose a protocol: the proposal is then only a request under its cap"
-        require(other, "base", self.base, "is the proposal, which is the request already", way_out)
         given, asks = self.request, self.chooser == "request"
+        way_out = "choose a protocol: the proposal is then only a request under its cap"
+        rule = "is the proposal, which is the request already"
+        require(not asks or self.base != "proposal", "base", self.base, rule, way_out)
         rule = "must be a column's number or a function of contexts, with chooser='request'"
         require(given is None or (asks and (is_whole(given, 0) or callable(given))), "request", given, rule)
 
@@ -276,13 +277,8 @@ class HPShield(Policy):
     def reads_reward(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] -- it depends on an option
         return self.chooser in LEARNING
 
-    @property
-    def zero_one(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] -- the bracket decides
-        return self.spread
-
     @cached_property
-    def spread(self) -> bool:
-        """Whether costs are 0 or 1, by the bracket."""
+    def zero_one(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] -- the bracket decides
         return isinstance(self.growth, Growth) and self.growth.name == "spread"
 
     @cached_property
@@ -311,7 +307,7 @@ class HPShield(Policy):
         require(one, "threshold", spec.threshold, "must be one number, as must violation_risk", "sweep in a loop")
         threshold = float(np.squeeze(spec.threshold))
         cost = Cost(threshold=threshold, growth=growth, direction=self.direction, on=spec.threshold_on)
-        told = not self.spread or cost.exceeded(0.0) != cost.exceeded(1.0)
+        told = not self.zero_one or cost.exceeded(0.0) != cost.exceeded(1.0)
         require(told, "threshold", cost.threshold, "must tell 0 from 1 where costs are 0 or 1", "take 0.5")
         return {ONE: cost}
 
@@ -336,12 +332,12 @@ class HPShield(Policy):
     @cached_property
     def step(self) -> float:
         """By how much the counted scale is exceeded, for costs of 0 or 1."""
-        return self.growth.parameters["step"] if self.spread and isinstance(self.growth, Growth) else 1.0
+        return self.growth.parameters["step"] if self.zero_one else 1.0  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
 
     @cached_property
     def count_risk(self) -> float:
         """The risk at which the count rule runs."""
-        return spread_risk(self.growth, self.risk) if self.spread and isinstance(self.growth, Growth) else self.risk
+        return spread_risk(self.growth, self.risk) if self.zero_one else self.risk  # pyright: ignore[reportArgumentType]
 
     @cached_property
     def share(self) -> float:
@@ -356,7 +352,7 @@ class HPShield(Policy):
 
     def window(self, lanes: tuple[int, ...]) -> CountWindow:
         """A window that has seen nothing."""
-        least = SPREAD_RANK if self.spread else 1
+        least = SPREAD_RANK if self.zero_one else 1
         return CountWindow(lanes[0] if lanes else None, self.count_risk, confidence=self.confidence, least=least)
 
     # --- A decision
@@ -376,39 +372,30 @@ class HPShield(Policy):
 
     def bound(self, state: ShieldState, asked: Asked) -> Bound:
         """The largest setting for a context, what is chosen under it, and what both rest on."""
-        context = asked.context
-        if state._lanes:
+        context, lanes = asked.context, state._lanes
+        if lanes:
             context, stated = self.questions.read_lanes(asked)
         else:
             question, stated = state._read
-            if question is not asked:
-                stated = self.questions.read(asked)
+            stated = stated if question is asked else self.questions.read(asked)
         level = None if self.adapt is None else state.level * (self.count_risk / self.risk)
         found: Any = None
         group: Any = None
         for name, here in _labels(stated.group):
-            group = self._group(state, name)
+            _, group = state.group(name)
             seen = group.find(context, stated, level)
             found = seen if found is None else Found(*(where(here, *both) for both in zip(seen, found, strict=True)))
         chosen, index = self._choose(state, found, context, stated)
-        kept = chosen, Kept(stated, found.scale, found.safe)
-        ready = found.allowed > -math.inf
-        if not state._lanes:
+        ready, memo = found.allowed > -math.inf, (chosen, stated, found)
+        if not lanes:
             numbers = self._numbers(state, group, context, stated, found)
-            return Bound(index, found.safe, numbers, ready, memo=kept, limit=self._limit(found, chosen))
-        parts = (index + 0.0 * found.safe, found.safe, ready)
-        index, largest, ready = (each.reshape(state._lanes) for each in parts)
-        return Bound(index, largest, found._asdict(), ready, memo=(np.reshape(chosen, state._lanes), kept[1]))
+            return Bound(index, found.safe, numbers, ready, memo=memo, limit=self._limit(found, chosen))
+        parts = (index + 0.0 * found.safe, found.safe, ready, chosen)
+        index, largest, ready, chosen = (each.reshape(lanes) for each in parts)
+        return Bound(index, largest, found._asdict(), ready, memo=(chosen, stated, found))
 
     def choose(self, bound: Bound, asked: Asked) -> Any:
         return bound.memo[0]
-
-    def _group(self, state: ShieldState, name: str) -> Group:
-        """A group; a new one, which the state does not have yet, where no round was in it."""
-        if self.group is None:
-            return state.groups[0]
-        known = next((group for group in state.groups if group.name == name), None)
-        return known or Group(self, (math.prod(state._lanes),) if state._lanes else (), name)
 
     def _choose(self, state: ShieldState, found: Found, context: Array, stated: Stated) -> tuple[Any, Any]:
         """What is given, and the predicted reward: 0 where there is none."""
@@ -418,7 +405,7 @@ class HPShield(Policy):
             return state.rewards.by_sign(found.safe, found.start, context)
         if self.chooser == "request":
             marks = self.marks if self.task.live or self.marks is None else (0.0, *self.marks)
-            return requested(found.safe, stated.request, marks), 0.0
+            return Range(-math.inf, found.safe, marks).played(stated.request), 0.0
         return found.safe, 0.0
 
     def _limit(self, found: Found, chosen: float) -> str:
@@ -475,15 +462,15 @@ class HPShield(Policy):
     def open(self, state: ShieldState, asked: Asked, bound: Bound | None, chosen: Any) -> None:
         """Rounds from before the first decision, which it did not decide, teach it nothing."""
         assert bound is not None  # noqa: S101 -- `takes_history` is False
-        context, advised, kept = asked.context, chosen, bound.memo[1]
+        context, advised, (_, stated, found) = asked.context, state.flat(chosen), bound.memo
         if state._lanes:
-            context, advised = context.reshape(-1, self.task.dim), np.ravel(chosen)
+            context = context.reshape(-1, self.task.dim)
         place = state.places.append() if self.group is not None else -1
-        for name, here in _labels(kept.stated.group):
-            code = 0 if self.group is None else _code(state, name)
-            row = state.groups[code].open(
-                here, context, protocol=kept.stated.protocol, start=kept.stated.start, advised=advised, cap=kept.cap,
-                used=kept.scale, number=asked.number,
+        for name, here in _labels(stated.group):
+            code, group = state.group(name, add=True)
+            row = group.open(
+                here, context, protocol=stated.protocol, start=stated.start, advised=advised, cap=found.safe,
+                used=found.scale, number=asked.number,
             )  # fmt: skip
             if self.group is not None:
                 for column, value in ((state.places.group, code), (state.places.row, row)):
@@ -497,34 +484,38 @@ class HPShield(Policy):
             state.tally = tally._replace(decided=decided, open_at_once=most)
 
     def tell(self, state: ShieldState, place: int, told: Told) -> None:
-        lanes = bool(state._lanes)
-        fate, applied = _flat(told.fate, lanes), _flat(told.action if self.task.live else told.intensity, lanes)
-        costs, known = self._measured(told, lanes), fate == KNOWN
+        fate, applied = state.flat(told.fate), state.flat(told.action if self.task.live else told.intensity)
+        costs, known = self._measured(told, state.flat), fate == KNOWN
         for cost in costs.values():
             known = known & (abs(cost) < math.inf)
-        known = True if lanes and known.all() else known
+        known = True if every(known) else known
         for group, row, here in self._at(state, place):
             mine, left = known & here, known is not True and (fate == LEFT_OUT) & here
-            if _some(mine):
+            if some(mine):
                 group.learn(row, mine, costs, applied)
-            if _some(left):
+            if some(left):
                 group.leave_out(row, left)
             if self.adapt is not None:
                 self._adapt(state, (group, row, here), (fate, known), costs=costs, applied=applied)
             if state.bets is not None:
                 self._watch(state.bets, place, (group, row, here), (fate, left), costs=costs, applied=applied)
         state.known = state.known + known
-        if state.rewards is not None:
-            self._reward(state.rewards, told, known & (applied > 0.0), applied)
+        if state.rewards is not None and some(rewarded := known & (applied > 0.0)):
+            gain = told.reward_intensity
+            if gain is None:
+                gain = self.task.dose.reward.effect(self.task.dial.action(applied))
+            context = np.reshape(told.context, (*np.shape(applied), self.task.dim))
+            reward = state.flat(told.reward)
+            state.rewards.learn(context, applied, reward, reward * state.flat(gain), rewarded)
 
-    def _measured(self, told: Told, lanes: bool) -> Mapping[str, Any]:
+    def _measured(self, told: Told, flat: Callable[[Any], Any]) -> Mapping[str, Any]:
         """The measured costs by name; NaN where one is not known."""
         measured: Any = told.measured
         if measured is None:
             measured = told.cost * told.intensity + told.baseline
         if type(measured) is float or not isinstance(measured, Mapping):
             measured = dict.fromkeys(self.costs, measured)
-        return {name: _flat(measured[name], lanes) for name in self.costs} if lanes else measured
+        return {name: flat(measured[name]) for name in self.costs}
 
     def _at(self, state: ShieldState, place: int) -> Iterator[Place]:
         """The group of a round, its row there, and the lanes for which this is so."""
@@ -560,7 +551,7 @@ class HPShield(Policy):
     def _watch(self, bets: Bets, place: int, at: Place, fates: Any, *, costs: Mapping[str, Any], applied: Any) -> None:
         """What a round tells the bets: bounds on its tolerated scale under the protocol's base."""
         (group, row, here), (fate, left) = at, fates
-        if _some(left):
+        if some(left):
             bets.tell(place, left)  # no bet waits for it
             bets.leave_out(place, left)
         rounds, thrown = group.rounds, fate == THROTTLED
@@ -568,7 +559,7 @@ class HPShield(Policy):
         # A round that was lowered because of its outcome has told what it can before it is lost.
         lost = (fate == LOST) & (bets.rounds.at("told", place) == False)  # noqa: E712 -- of each lane
         told = here & ((fate == KNOWN) | lost | (thrown & (applied <= advised)))
-        if not _some(told):
+        if not some(told):
             return
         applied, played = where(thrown, advised, applied), self.range(rounds.at("start", row))
         upper, beyond = shown_by(self.costs_at(rounds.context[..., row, :]), costs, applied)
@@ -578,17 +569,6 @@ class HPShield(Policy):
         up = played.reach(upper) / protocol * (1.0 + LOWERED)
         bets.tell(place, told, low=where(low == low, low, -math.inf), up=up, hit=beyond & (applied <= played.start))
 
-    def _reward(self, rewards: Rewards, told: Told, known: Any, applied: Any) -> None:
-        """Learn a round's reward; one that was given nothing tells none."""
-        if not _some(known):
-            return
-        lanes, gain = np.ndim(applied) > 0, told.reward_intensity
-        if gain is None:
-            gain = self.task.dose.reward.effect(self.task.dial.action(applied))
-        context = np.reshape(told.context, (-1, self.task.dim)) if lanes else told.context
-        reward = _flat(told.reward, lanes)
-        rewards.learn(context, applied, reward, reward * _flat(gain, lanes), known)
-
     def costs_at(self, context: Array) -> dict[str, Cost]:
         """The limits at a context, with numbers for slopes that are features."""
         return self.questions.costs_at(context) if self.named else self.costs
@@ -597,14 +577,11 @@ class HPShield(Policy):
         """What counts as played in rounds with this start. For costs of 0 or 1 shares that exceed grow slowly with the
         scale, not from level to level (bounds.count_rule).
         """
-        return Range(self.floored(start), self.end, None if self.spread else self.marks)
+        return Range(self.floored(start), self.end, None if self.zero_one else self.marks)
 
     def floored(self, start: Any) -> Any:
         """A start, or an array of them, as it is played."""
-        if self.marks is None:
-            return start
-        found = np.asarray(self.marks)[np.searchsorted(self.marks, start, side="right") - 1]
-        return found if found.ndim else float(found)
+        return start if self.marks is None else Range(-math.inf, math.inf, self.marks).played(start)
 
     def tolerated(self, costs: Mapping[str, Cost], measured: Mapping[str, Any], applied: Any) -> Any:
         """z*: the largest setting at which a round would have kept every threshold, as far as the brackets say."""
@@ -634,13 +611,11 @@ class HPShield(Policy):
         if state.bets is None:
             return {}
         found = {"bracket_drift": state.bets.evidence(), "start_refuted": state.bets.hits()}
-        if not state._lanes:
-            return found
-        lanes = state._lanes
-        return {
-            rule: Evidence(np.reshape(each.value, lanes), np.reshape(each.crossed, lanes))
-            for rule, each in found.items()
-        }
+        shape = state._lanes
+        if shape:
+            for rule, (value, crossed, limit) in found.items():
+                found[rule] = Evidence(np.reshape(value, shape), np.reshape(crossed, shape), limit)
+        return found
 
     def restart(self, state: ShieldState) -> None:
         if state.bets is not None:
@@ -674,39 +649,13 @@ def _labels(group: Any) -> list[tuple[str, Any]]:
     return [(name, group == name) for name in np.unique(group).tolist()]
 
 
-def _code(state: ShieldState, name: str) -> int:
-    """The number of a group; of a new one, where no round was in it."""
-    for code, group in enumerate(state.groups):
-        if group.name == name:
-            return code
-    state.groups.more().name = name
-    return len(state.groups) - 1
-
-
-def _some(condition: Any) -> bool:
-    return condition if type(condition) is bool else bool(np.any(condition))
-
-
-def _flat(value: Any, lanes: bool) -> Any:
-    """A value of each lane in a row; of one lane as it is."""
-    return np.ravel(value) if lanes else value
+def is_place(value: Any) -> bool:
+    """Whether this names a column of a context: its number, or a feature's name."""
+    return is_whole(value, 0) or (isinstance(value, str) and value != "")
 
 
 def _rises(levels: tuple[float, ...]) -> bool:
     return bool(levels) and list(levels) == sorted({*levels}) and levels[0] > 0.0 and levels[-1] <= 1.0
-
-
-def shown_by(costs: Mapping[str, Cost], measured: Mapping[str, Any], applied: Any) -> tuple[Any, Any]:
-    """What measured costs show: a setting above which the round cannot have kept all thresholds, and whether it
-    exceeded one for certain.
-    """
-    upper: Any = math.inf
-    beyond: Any = False
-    for name, cost in costs.items():
-        found = cost.beyond(measured[name], applied)
-        upper = namespace(upper, found).minimum(upper, found)
-        beyond = beyond | (cost.excess(measured[name]) > cost.growth.error)
-    return upper, beyond
 
 
 hp_shield = HPShield

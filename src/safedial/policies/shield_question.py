@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from safedial.bounds.tolerated import Cost
 from safedial.errors import InvalidInput, refusal, require
+from safedial.model.costs import Cost
 from safedial.model.dial import Dial, real
 from safedial.model.namespace import Array
 from safedial.policies.policy import Asked
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 DIGITS = 12
 """Raw values are taken back from a context in so many digits: centring and scaling cost the last few."""
 
+MISSING = "is missing, and the chooser is 'request'"
 GIVE_PROPOSAL = "give it with the question: proposal=..., on the command line --proposal"
 
 
@@ -49,24 +50,24 @@ class Questions:
 
     def check_task(self) -> None:
         """Refuse a task in which a question could not be answered."""
+        policy, dim = self.policy, self.task.dim
+        for name, value in (("base", policy.base), ("group", policy.group), ("request", policy.request)):
+            inside = not isinstance(value, int) or value < dim
+            require(inside, name, value, f"must be a column of a context of dimension {dim}", "columns count from 0")
         if self.task.live:
             self._check_live()
         else:
             self._check_simulated()
 
     def _check_simulated(self) -> None:
-        policy, dim = self.policy, self.task.dim
+        policy = self.policy
         named = [name for cost in policy.costs.values() for name in cost.growth.features]
         named += [each for each in (policy.base, policy.group) if isinstance(each, str)]
         rule = "are named, and only an Agent has names"
         require(not named, "base, growth, group", named, rule, "give columns and numbers")
         for name, value in (("lag", policy.lag), ("regressor", policy.regressor)):
             require(not value, name, value, "is for an Agent", "leave it out of a simulation")
-        for name, value in (("base", policy.base), ("group", policy.group), ("request", policy.request)):
-            inside = not isinstance(value, int) or value < dim
-            require(inside, name, value, f"must be a column of a context of dimension {dim}", "columns count from 0")
-        asked = policy.chooser != "request" or policy.request is not None
-        rule = "is missing, and the chooser is 'request'"
+        asked, rule = policy.chooser != "request" or policy.request is not None, MISSING
         require(asked, "request", policy.request, rule, "give a column or a function")
 
     def _check_live(self) -> None:
@@ -92,17 +93,14 @@ class Questions:
 
     def _check_names(self) -> None:
         """The base, the groups and the brackets may name features that there are."""
-        policy, dim = self.policy, self.task.dim
-        base, names = policy.base, self.task.features.names if self.task.features else ()
+        policy, names = self.policy, self.task.features.names if self.task.features else ()
         known = "the features are " + ", ".join(names) if names else "there are no features; give Agent(features=...)"
-        if isinstance(base, str) and base != "proposal":
-            require(base in names, "base", base, "must be 'proposal' or the name of a feature", known)
-        for name, place in (("base", base), ("group", policy.group)):
-            if isinstance(place, int):
-                require(place < dim, name, place, f"must be a column of a context of dimension {dim}")
-                require(not names, name, place, "must be a name where there are features: columns are scaled", known)
-        if isinstance(policy.group, str):
-            require(policy.group in names, "group", policy.group, "must be the name of a feature", known)
+        for name, place, others in (("base", policy.base, ("proposal",)), ("group", policy.group, ())):
+            rule = "must be a name where there are features: columns are scaled"
+            require(not (isinstance(place, int) and names), name, place, rule, known)
+            rule = " or ".join([*map(repr, others), "the name of a feature"])
+            named = isinstance(place, str) and place not in others
+            require(not named or place in names, name, place, f"must be {rule}", known)
         for cost in policy.costs.values():
             plain = cost.growth.name != "spread" or policy.curve is None
             words = "does not go with a dose curve: its step and its sigma are of settings"
@@ -128,7 +126,7 @@ class Questions:
 
     def read(self, asked: Asked) -> Stated:
         """What is taken from the question of one lane; refused where one of it cannot be."""
-        policy, request = self.policy, math.nan
+        policy, context, request = self.policy, asked.context, math.nan
         if asked.baseline:
             way_out = "report the whole cost; an additive bracket allows for what arises without any action"
             stated = float(f"{asked.baseline:.{DIGITS}g}")  # it was rounded up
@@ -138,13 +136,11 @@ class Questions:
         elif policy.base != "proposal" and asked.proposal is not None:
             way_out = "leave it out, or use base='proposal' or chooser='request'"
             raise refusal("proposal", asked.proposal, "is not this policy's base, nor a request", way_out)
-        protocol = self.protocol(asked.context, asked.proposal)
+        protocol, start = self.protocol(context, asked.proposal), self.task.start_action
         if policy.named:
-            self.costs_at(asked.context)
-        start = self.task.start_action
-        if start is None:
-            start = self._start(protocol)
-        return Stated(protocol, start, request, "" if policy.group is None else self.label(asked.context))
+            self.costs_at(context)
+        start = self._start(protocol) if start is None else start
+        return Stated(protocol, start, request, "" if policy.group is None else self.label(context))
 
     def _start(self, protocol: float) -> float:
         policy, dial = self.policy, self.task.dial
@@ -160,8 +156,8 @@ class Questions:
 
     def _request(self, proposal: Any) -> float:
         """The setting that is asked for: any number from the dial's low end on, since no more than the cap is given."""
-        rule, low = "is missing, and the chooser is 'request'", self.task.dial.low
-        require(proposal is not None, "proposal", proposal, rule, GIVE_PROPOSAL)
+        low = self.task.dial.low
+        require(proposal is not None, "proposal", proposal, MISSING, GIVE_PROPOSAL)
         setting = real("proposal", proposal)
         require(setting >= low, "proposal", setting, f"must be at least {low:g}, the dial's low end")
         return setting
@@ -169,32 +165,34 @@ class Questions:
     def protocol(self, context: Array, proposal: Any) -> float:
         """The protocol's setting."""
         base: Any = self.policy.base
-        if base == "proposal":
-            value = proposal
-            require(value is not None, base, value, "is missing, and it is this policy's base", GIVE_PROPOSAL)
-        elif isinstance(base, str):
-            value = self.raw_value(context, base)
-        elif isinstance(base, int):
-            value = context.item(base)
-        else:
-            value = _called("base", base, self.raw_features(context) if self.task.features else context)
+        value = proposal if base == "proposal" else self._value("base", base, context)
         if type(value) is float and 0.0 < value < math.inf:
             return value
+        require(value is not None, base_name(base), value, "is missing, and it is this policy's base", GIVE_PROPOSAL)
         setting = real(base_name(base), value)
         require(setting > 0.0, base_name(base), setting, "must be > 0, since it is the setting that is scaled")
         return setting
 
     def label(self, context: Array) -> str:
         """The group of a context: a feature's value, or what a function of the context says."""
-        group = self.policy.group
-        if isinstance(group, str):
-            return f"{self.raw_value(context, group):.{DIGITS}g}"
-        if isinstance(group, int):
-            return f"{context[group]:.{DIGITS}g}"
-        value = _called("group", group, self.raw_features(context) if self.task.features else context)
+        value = self._value("group", self.policy.group, context)
+        if not callable(self.policy.group):
+            return f"{value:.{DIGITS}g}"
         fine = isinstance(value, (str, int, float, np.generic)) and str(value)
         require(fine, "group(context)", value, "must be a text or a number", "it names the context's group")
         return str(value)
+
+    def _value(self, name: str, what: Any, context: Array) -> Any:
+        """A feature of a context as the user gave it, a column, or what a function of the user's says of it."""
+        if isinstance(what, str):
+            return self.raw_value(context, what)
+        if isinstance(what, int):
+            return context.item(what)
+        try:
+            return what(self.raw_features(context) if self.task.features else context)
+        except Exception as error:
+            words = f"{name}: your function failed on this context ({type(error).__name__}: {error})"
+            raise InvalidInput(words) from error
 
     def raw_value(self, context: Array, name: str) -> float:
         """A feature's value as the user gave it, but for rounding."""
@@ -240,8 +238,7 @@ class Questions:
         require(np.all(protocol > 0.0), "base", float(np.min(protocol)), "must be a number > 0 in every context")
         request: Any = math.nan
         if policy.chooser == "request":
-            request = _of_contexts(policy.request, context)
-            rule = "must be a number >= 0 in every context"
+            request, rule = _of_contexts(policy.request, context), "must be a number >= 0 in every context"
             require(np.all(request >= 0.0), "request", float(np.min(request)), rule)
         start, marks = np.minimum(policy.share * protocol, 1.0), policy.marks
         if marks is not None:
@@ -264,14 +261,6 @@ class Questions:
 def _of_contexts(value: Any, context: Array) -> Any:
     """A column of contexts (lanes, d), or what a function says of them."""
     return context[..., value] if isinstance(value, int) else value(context)
-
-
-def _called(name: str, function: Any, given: Any) -> Any:
-    try:
-        return function(given)
-    except Exception as error:
-        words = f"{name}: your function failed on this context ({type(error).__name__}: {error})"
-        raise InvalidInput(words) from error
 
 
 def base_name(base: Any) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from safedial.bounds.count_rule import RECENT, excess_bound
-from safedial.bounds.tolerated import Cost
+from safedial.model.costs import Cost
 from safedial.model.dial import rounded_down, significant
 from safedial.model.guarantee import GUARANTEES
 from safedial.policies.policy import Decided, Terms

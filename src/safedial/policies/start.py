@@ -8,15 +8,13 @@ from typing import Any
 
 from safedial.bounds.rounding import round_down
 from safedial.bounds.safe_set import SafeSet, safe_set
-from safedial.errors import is_number, require
+from safedial.errors import require
 from safedial.model.namespace import namespace
 from safedial.model.spec import SafetySpec
-from safedial.policies.policy import Asked, Task
+from safedial.policies.policy import Asked, Task, part
 
-
-def is_start_dose(dose: Any) -> bool:
-    """Whether this is a positive intensity, or None for the certified one."""
-    return dose is None or (is_number(dose) and 0.0 < dose <= 1.0)
+START_DOSE: Any = part(None, "or None for the certified one")
+"""The option for it: a positive intensity, or None."""
 
 
 def declared_dose(given: float | None, task: Task) -> float | None:

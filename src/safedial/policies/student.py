@@ -56,11 +56,11 @@ from safedial.bounds import least_squares, monitor, ranks
 from safedial.bounds.least_squares import SPARE, WORST, Fitted
 from safedial.bounds.safe_set import SafeSet, largest_safe_intensity
 from safedial.bounds.t_laws import Mixture, chance_above, cost_upper, epoch_share, spent_in, t_quantile
-from safedial.errors import is_number, is_whole, require
+from safedial.errors import is_number, require
 from safedial.model.dial import rounded_down
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.guarantee import MARGINAL as MARGINAL_NEEDS
-from safedial.model.namespace import where
+from safedial.model.namespace import every, some, where
 from safedial.model.spec import SafetySpec
 from safedial.policies import combine, words
 from safedial.policies.conformal import hp_conformal
@@ -78,18 +78,19 @@ from safedial.policies.policy import (
     Task,
     Terms,
     Told,
-    is_probe,
+    flag,
+    least_quotient,
+    one_of,
     option,
     probed,
+    teaching_probe,
+    whole,
 )
 from safedial.policies.prefix import Prefix
-from safedial.policies.start import Start, declared_dose, is_start_dose
+from safedial.policies.start import START_DOSE, Start, declared_dose
 from safedial.policies.supports import ELSEWHERE
 
 FORMS = ("per_round", "tolerance", "anytime")
-
-ROUNDING = 1e-12
-"""What rounding, the dose curve's included, may add to the quotient of a throttled round, relatively."""
 
 
 class Seen(NamedTuple):
@@ -117,16 +118,6 @@ class Learned:
         self.rounds, self.before, self.watch = Prefix(lanes, dim, upper=math.inf), 0, watch
         self._opened: tuple[Any, Any, Any] = (None, None, None)
         """The latest round's place, the fit at its decision, and what that said."""
-
-
-def some(values: Any) -> bool:
-    """Whether this holds in any lane; for one lane in less time than NumPy takes."""
-    return bool(values.any()) if isinstance(values, np.ndarray) and values.ndim else bool(values)
-
-
-def every(values: Any) -> bool:
-    """Whether this holds in every lane."""
-    return bool(values.all()) if isinstance(values, np.ndarray) and values.ndim else bool(values)
 
 
 class Watch:
@@ -217,27 +208,13 @@ class HPStudent(Policy):
     excludes = (ELSEWHERE - {"several costs"}) | {"costs of 0 or 1", "sensor noise"}
     uncompiled = "needs quantiles of Student's t, which JAX does not have"
 
-    form: Literal["per_round", "tolerance", "anytime"] = option(
-        "per_round",
-        lambda form: form in FORMS,
-        "must be one of " + ", ".join(map(repr, FORMS)),
-        written="guarantee",
-    )
-    start_dose: float | None = option(
-        None, is_start_dose, "must be a number in (0, 1]", "or None for the certified one"
-    )
-    probe: float | Literal["sqrt"] = option(
-        0.001,
-        lambda probe: is_probe(probe) and probe != 0.0,
-        "must be 'sqrt' or a number in (0, 1]",
-        "every round must teach",
-    )
-    lag: int = option(
-        0, lambda lag: is_whole(lag, 0), "must be a whole number >= 0", "how many rounds an outcome may take"
-    )
-    either: bool = option(False, lambda either: either in (True, False), "must be True or False")
-    mixture_ridge: float = option(5.0, lambda size: is_number(size) and 0.0 < size < math.inf, "must be a number > 0")
-    mixture_shape: float = option(10.0, lambda size: is_number(size) and 0.0 < size < math.inf, "must be a number > 0")
+    form: Literal["per_round", "tolerance", "anytime"] = one_of("per_round", FORMS, written="guarantee")
+    start_dose: float | None = START_DOSE
+    probe: float | Literal["sqrt"] = teaching_probe(0.001)
+    lag: int = whole(0, way_out="how many rounds an outcome may take")
+    either: bool = flag(False)
+    mixture_ridge: float = option(5.0, lambda size: is_number(size) and size > 0.0, "must be a number > 0")
+    mixture_shape: float = option(10.0, lambda size: is_number(size) and size > 0.0, "must be a number > 0")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -464,22 +441,11 @@ class HPStudent(Policy):
         if watch is None or not some(upper < math.inf):
             return
         quotient = where(known, told.cost, -math.inf)
-        if some(told.fate == THROTTLED):
-            quotient = np.where(
-                told.fate == THROTTLED, self._least_quotient(told, rounds.at("chosen", place)), quotient
-            )
+        if some(throttled := told.fate == THROTTLED):  # NaN exceeds nothing
+            quotient = np.where(throttled, least_quotient(self.task, told, rounds.at("chosen", place)), quotient)
         over = quotient > upper
         if some(over) and some(over := over & rounds.is_open(place)):
             watch.exceed(over)
-
-    def _least_quotient(self, told: Told, advised: Any) -> Any:
-        """A lower bound on C/g of a round whose setting was lowered because of its outcome: the advice would have cost
-        at least as much. −∞ where the cost shows nothing, or more was applied than advised.
-        """
-        above, task = np.asarray(told.measured - told.baseline, dtype=float), self.task
-        applied = task.dose.cost.effect(task.dial.action(told.action))
-        shown = (above > 0.0) & (advised > 0.0) & (applied <= advised)
-        return np.where(shown, above / np.where(shown, advised, 1.0) * (1.0 - ROUNDING), -math.inf)
 
     def _learn(self, state: Learned) -> None:
         """Learn, in order, every known round that the next decision uses."""

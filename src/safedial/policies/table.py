@@ -99,16 +99,16 @@ class Growing(list[Any]):
 
     def __init__(self, make: Callable[[], Any]) -> None:
         super().__init__()
-        self._make = make
+        self.make = make
 
     def more(self) -> Any:
         """One more."""
-        self.append(self._make())
+        self.append(self.make())
         return self[-1]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For copies: a list is copied by its parts, and this one needs to know how to go on."""
-        return Growing, (self._make,), None, iter(self)
+        return Growing, (self.make,), None, iter(self)
 
 
 def pack(state: Any, path: str = "") -> dict[str, np.ndarray]:

@@ -12,12 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.bounds.choice import check_intensities
 from safedial.bounds.rounding import round_down
 from safedial.io import card, named_values
 from safedial.model.dial import Dial
 from safedial.model.guarantee import GUARANTEES
-from safedial.policies.policy import Bound, Decided, Terms, plain
+from safedial.policies.policy import Bound, Decided, Terms, check_intensities, plain
 from safedial.rounds.outcome import Asked
 from safedial.rounds.rules import Rules
 

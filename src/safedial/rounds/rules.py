@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.bounds.radii import largest_noise, with_ridge
+from safedial.bounds.confidence import largest_noise, with_ridge
 from safedial.errors import InvalidInput, require, require_fields
 from safedial.model.brackets import Growth
 from safedial.model.costs import split_spec

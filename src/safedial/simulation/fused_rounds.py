@@ -28,8 +28,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas
 
+from safedial.bounds.confidence import LEAST, multipliers
 from safedial.bounds.estimate import Dual, Estimate, Prediction
-from safedial.bounds.radii import LEAST, multipliers
 from safedial.model.spec import SafetySpec
 from safedial.policies.linear import LinearState
 from safedial.simulation.jax_device import triton
@@ -152,7 +152,7 @@ class Solved(NamedTuple):
 
 
 def self_normalised(dim: int, spec: SafetySpec) -> Layout:
-    """The estimate with what is solved for the radius `self-normalised` (`bounds.radii`), seeds last.
+    """The estimate with what is solved for the radius `self-normalised` (`bounds.confidence`), seeds last.
 
     D = GΣ⁻¹G + aI = Σ − 2λI + λ²Σ⁻¹ + aI, and a round adds ωxxᵀ to Σ and takes a multiple of uuᵀ, u = Σ⁻¹x, from Σ⁻¹.
     So it changes D by two matrices of rank one, and D⁻¹ and D⁻¹μ̂ follow by Sherman and Morrison's formula, where

@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 
 from safedial.bounds import estimate
-from safedial.bounds.choice import check_intensities
-from safedial.bounds.radii import multipliers
+from safedial.bounds.confidence import multipliers
 from safedial.errors import InvalidInput, import_extra, require
 from safedial.model.namespace import is_zero
 from safedial.model.noise_scale import NoiseScale
 from safedial.model.spec import NUMBERS, SafetySpec
 from safedial.policies.estimates import needs_more
+from safedial.policies.policy import check_intensities
 from safedial.simulation import counter, jax_rounds
 from safedial.simulation.fused_rounds import in_layout
 from safedial.simulation.jax_device import device_named, x64

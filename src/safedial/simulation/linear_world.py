@@ -31,9 +31,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from safedial.bounds.estimate import Prediction
 from safedial.bounds.safe_set import largest_safe_intensity
-from safedial.bounds.tolerated import Cost
 from safedial.errors import InvalidInput, is_number, is_whole, refusal, require
-from safedial.model.costs import split_spec
+from safedial.model.costs import Cost, split_spec
 from safedial.model.namespace import namespace
 from safedial.model.spec import SafetySpec
 from safedial.simulation.world import (

@@ -16,13 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.bounds.choice import check_intensities
 from safedial.errors import require
 from safedial.model.dose import Dose
 from safedial.model.noise_scale import check_rises
 from safedial.model.spec import SafetySpec, as_columns, check_grids
 from safedial.policies import Policy, rows_learn_alike
-from safedial.policies.policy import Asked, Bound, Task
+from safedial.policies.policy import Asked, Bound, Task, check_intensities
 from safedial.simulation.rule import (
     CURVES,
     TOTALS,

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
+from safedial.bounds.confidence import energy
 from safedial.bounds.estimate import Prediction, sample_weight
-from safedial.bounds.radii import energy
 from safedial.model.spec import SafetySpec, as_columns
 from safedial.policies.policy import Asked, Bound
 from safedial.simulation.replay_arguments import Rounds, Trace

@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.bounds.confidence import check_dim, check_scale
-from safedial.bounds.radii import with_ridge
+from safedial.bounds.confidence import check_dim, check_scale, with_ridge
 from safedial.errors import is_whole, require
 from safedial.model.dose import Dose, DoseCurve, as_dose
 from safedial.model.guarantee import GUARANTEES

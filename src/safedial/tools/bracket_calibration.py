@@ -17,10 +17,10 @@ from typing import Literal
 
 import numpy as np
 
-from safedial.bounds.tolerated import Cost
 from safedial.errors import InvalidInput, require
 from safedial.io import card
 from safedial.model.brackets import Growth, additive, relative
+from safedial.model.costs import Cost
 from safedial.model.dial import Dial, Features
 from safedial.model.spec import SafetySpec
 from safedial.rounds.log_file import Array, Log

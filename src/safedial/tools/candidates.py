@@ -19,11 +19,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from safedial.bounds.radii import with_ridge
-from safedial.bounds.tolerated import Cost
+from safedial.bounds.confidence import with_ridge
 from safedial.errors import is_number, is_whole, require
 from safedial.model.brackets import Growth
-from safedial.model.costs import read_costs
+from safedial.model.costs import Cost, read_costs
 from safedial.model.dose import Dose, identity
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.namespace import Array

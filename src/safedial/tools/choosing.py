@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from safedial.bounds.tolerated import Cost
 from safedial.errors import require
 from safedial.io import card, data_frame
 from safedial.model.brackets import Growth
+from safedial.model.costs import Cost
 from safedial.model.dial import Features
 from safedial.model.dose import Dose, DoseCurve, as_dose
 from safedial.model.guarantee import GUARANTEES

@@ -29,11 +29,10 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.bounds.tolerated import Cost, tolerated_setting
 from safedial.errors import InvalidInput, require
 from safedial.io import read_text
 from safedial.model.brackets import spread
-from safedial.model.costs import as_stated, cost_columns
+from safedial.model.costs import Cost, as_stated, cost_columns, tolerated_setting
 from safedial.model.dial import Dial, Features
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.namespace import Array

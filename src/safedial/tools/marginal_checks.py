@@ -60,7 +60,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.polynomial import legendre
 
-from safedial.bounds.conforming import ridge_fit
+from safedial.bounds.estimate import ridge_fit
 from safedial.tools.findings import (
     Finding,
     Process,

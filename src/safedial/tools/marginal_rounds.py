@@ -30,16 +30,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.bounds import monitor, ranks, triangle
+from safedial.bounds.conforming import Ties
 from safedial.bounds.t_laws import Mixture, chance_above, cost_upper, epoch_share
-from safedial.bounds.tolerated import Cost
 from safedial.errors import require
+from safedial.model.costs import Cost
 from safedial.model.dial import Dial, Features
 from safedial.model.dose import Dose
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.namespace import Array
 from safedial.model.spec import SafetySpec
 from safedial.policies import Policy, make_policy
-from safedial.policies.conformal import FIRST_FIT, REACH, Ties
+from safedial.policies.conformal import FIRST_FIT, REACH
 from safedial.policies.policy import KNOWN, LOST, Asked, Task, Told
 from safedial.rounds.agent import Agent
 from safedial.rounds.log_file import Log

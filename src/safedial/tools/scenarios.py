@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.bounds import monitor
+from safedial.bounds.confidence import with_ridge
 from safedial.bounds.estimate import Prediction
 from safedial.bounds.margin import round_risk
-from safedial.bounds.radii import with_ridge
 from safedial.errors import require
 from safedial.model.dose import Dose, as_dose
 from safedial.model.guarantee import GUARANTEES

@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from safedial.bounds.tolerated import Cost
 from safedial.errors import refusal, require
 from safedial.model.brackets import Growth
-from safedial.model.costs import exceeded
+from safedial.model.costs import Cost, exceeded
 from safedial.model.dial import Dial
 from safedial.model.dose import Dose, identity
 from safedial.model.spec import SafetySpec

@@ -33,6 +33,7 @@ from safedial.bounds import estimate
 from safedial.bounds.confidence import RADII, check_dim
 from safedial.bounds.rounding import NORM_SLACK
 from safedial.errors import is_number, require
+from safedial.model.namespace import UNIT
 from safedial.model.spec import SafetySpec
 from safedial.policies.classes.function_class import FunctionClass, Interval, Outcomes, check_bound, check_whole
 
@@ -106,7 +107,7 @@ def splines(dim: int, *, knots: int = 5, degree: int = 3, bound: float = 1.0) ->
 # --- Functions linear in known features: f(x) = ⟨φ(x), θ⟩ up to a stated misspecification
 
 NAMES = ("mixture", "paper")
-ROUNDING = 4.0 * 2.0**-53
+ROUNDING = 4.0 * UNIT
 STIFFEST = 1e8
 
 

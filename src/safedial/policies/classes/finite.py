@@ -40,13 +40,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from safedial.errors import require
-from safedial.model.namespace import Array
+from safedial.model.namespace import UNIT, Array
 from safedial.model.spec import SafetySpec
 from safedial.policies.classes.function_class import FunctionClass, Interval, Outcomes, check_bound
 from safedial.policies.table import Table
 
 CUT = 40.0
-UNIT = 2.0**-53
 ROUNDING = 1e-12
 """The accuracy of the functions' values, as a share of the bound."""
 

@@ -31,7 +31,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from safedial.errors import require
+from safedial.errors import is_number, is_whole, require
 from safedial.io import read_archive, write_archive
 from safedial.model.spec import SafetySpec
 from safedial.policies import table
@@ -153,14 +153,12 @@ def _plain(value: Any) -> Any:
 
 def check_bound(name: str, value: Any, rule: str = "must be a number > 0") -> float:
     """A positive finite number."""
-    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    require(number and 0.0 < value < float("inf"), name, value, rule)
+    require(is_number(value) and value > 0.0, name, value, rule)
     return float(value)
 
 
 def check_whole(name: str, value: Any, least: int = 1) -> int:
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    require(whole and value >= least, name, value, f"must be a whole number >= {least}")
+    require(is_whole(value, least), name, value, f"must be a whole number >= {least}")
     return int(value)
 
 

@@ -41,7 +41,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from safedial.errors import InvalidInput, require
-from safedial.model.namespace import Array
+from safedial.model.namespace import UNIT, Array
 from safedial.model.spec import SafetySpec
 from safedial.policies.classes.function_class import FunctionClass, Interval, Outcomes, check_bound, check_whole
 from safedial.policies.table import Table
@@ -217,7 +217,6 @@ def _ones(x: Array) -> Array:
 # --- Functions of a reproducing kernel Hilbert space with norm at most B
 
 SLACK = 32.0
-UNIT = 2.0**-53
 TOLERANCE = 1e-6
 """How far below ρ a squared pivot may lie, relative to 1 + k(x, x)/ρ, before the kernel is called indefinite."""
 

@@ -2,12 +2,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from safedial.bounds.choice import choose
-from safedial.bounds.confidence import Bounds
-from safedial.bounds.safe_set import SafeSet
+from safedial.policies.policy import Bound, probed
 from tests.conftest import make_spec
-
-NOTHING = Bounds(0.0, 0.0, 0.0, 0.0, False)
 
 
 @pytest.mark.parametrize(
@@ -23,13 +19,10 @@ NOTHING = Bounds(0.0, 0.0, 0.0, 0.0, False)
     ],
 )
 def test_the_choice_in_each_case(index, probe, least, intensity):
-    assert choose(index, SafeSet(0.4, True), NOTHING, probe=probe, least_probe=least).intensity == pytest.approx(
-        intensity
-    )
+    assert probed(Bound(index, 0.4, {}), probe, least) == pytest.approx(intensity)
     for array in (np.array, jnp.array):
-        safe = SafeSet(array([0.4]), array([True]))
-        chosen = choose(array([index]), safe, NOTHING, probe=probe, least_probe=least)
-        assert float(chosen.intensity[0]) == pytest.approx(intensity)
+        chosen = probed(Bound(array([index]), array([0.4]), {}), probe, least)
+        assert float(chosen[0]) == pytest.approx(intensity)
 
 
 def test_a_probe_is_as_strong_as_the_noisier_sensor_needs():
