@@ -18,9 +18,9 @@ from safedial.rounds.log_file import Log, log_text, parse_log
 from safedial.simulation.dose_response import DoseResponseWorld
 from safedial.simulation.run import simulate
 from safedial.tools.checks_page import draw_monitor, verdict, write_checks
-from safedial.tools.findings import slopes
 from safedial.tools.marginal_checks import check_growth, check_monotonicity, compare
 from safedial.tools.marginal_rounds import BracketRounds
+from safedial.tools.slopes import slopes
 
 SPEC = SafetySpec(threshold=2.0, violation_risk=0.05, guarantee="bracket")
 BRACKET = growth.relative(0.7, 1.4, floor=0.1)

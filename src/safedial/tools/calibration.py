@@ -64,7 +64,8 @@ from safedial.tools.dose_fit import (
     round_up,
     widened,
 )
-from safedial.tools.findings import Finding, Process, average, finding
+from safedial.tools.evidence import average
+from safedial.tools.findings import Finding, Process, finding
 from safedial.tools.linear_checks import BROKEN, assignment, words
 
 LARGEST_ERROR = 1.0

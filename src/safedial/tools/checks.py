@@ -12,7 +12,7 @@ A conformal spec states no constants, and its guarantee assumes exchangeable rou
 All three are in marginal_checks.py.
 
 Online, call `check_log` on the rounds so far with the study's planned `horizon`, as often as you like. To add one round
-at a time, use the moments in findings.py.
+at a time, use the moments in evidence.py.
 """
 
 from __future__ import annotations

@@ -24,7 +24,8 @@ from safedial.rounds.specfile import SpecFile, load_spec
 from safedial.rounds.validation import make_rules
 from safedial.stats import seed_interval, violation_interval
 from safedial.tools.log_play import Played, play
-from safedial.tools.logged_rounds import SETTING, Array, Outcomes, Rounds, Scores, read_rounds
+from safedial.tools.outcomes import Outcomes, Scores
+from safedial.tools.past_rounds import SETTING, Array, Rounds, read_rounds
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -1,23 +1,5 @@
 """The result of a check: what it tested and found, what that means for the guarantee, and how strong the evidence is.
 
-Evidence against a linear mean with κ-sub-Gaussian noise is valid at any time. Two e-processes: under its null, each has
-mean at most 1 at every stopping time; by Ville's inequality it ever reaches 1/a with probability at most a. Rows x_t,
-outcomes y_t = ⟨x_t, μ*⟩ + ξ_t, ξ_t κ-sub-Gaussian given the past and x_t.
-
-**Richer means** (`mixture`). For predictable features φ_t and a fixed ν, exp((‖y − Xμ*‖² − ‖y − Φν‖²)/2κ²) is a
-supermartingale (docs/design.md), and so is its mean over ν ~ N(0, P). μ* is unknown; whatever it is, ‖y − Xμ*‖² ≥ R,
-the least over all μ that the null allows. With Φ̃ = ΦP^½,
-
-    ln E_t = (R − yᵀ(I + Φ̃Φ̃ᵀ/κ²)⁻¹y)/2κ² − ½ ln det(I + Φ̃ᵀΦ̃/κ²).
-
-R is the residual sum of squares if every μ is allowed, and max_a (yᵀ(I + XXᵀ/a)⁻¹y − aS²) if ‖μ‖ ≤ S: the dual of
-constrained least squares, where any a gives a valid bound.
-
-**Wider noise** (`spread`). E exp(sξ²/2κ²) = E_Z E exp(√s Zξ/κ) ≤ E_Z exp(sZ²/2) = (1 − s)^−½ for Z standard normal and
-0 ≤ s < 1. So over any predictable choice of n rounds, ln E_t = sR/2κ² + (n/2) ln(1 − s), R as above over these rounds.
-
-No confidence set is needed, because R bounds the unknown part. All is a function of moments that add over rounds.
-
 The checks use normalised outcomes, and residuals taken before each round's update:
 
     y_t = (C_t − b₀)/g_c(α_t)   or   R_t/g_r(α_t)        e_t = y_t − ⟨x_t, μ̂_{t−1}⟩
@@ -26,18 +8,6 @@ The checks use normalised outcomes, and residuals taken before each round's upda
 that was fixed before the noise was drawn. Residuals of a fit that includes the round are smaller than the noise and
 would hide what the checks look for. Rounds at intensity 0 carry no information and are left out. With sensor noise
 every row is multiplied by √ω (bounds/estimate.py), which makes its noise κ-sub-Gaussian again.
-
-How an outcome rises with the setting, given the context: slopes with their errors, in bands of the setting.
-
-    y = h(x) + Σ_b slope_b·(how much of band b lies below s) + noise        h: the context, its squares and products
-
-With y = ln cost and s = ln setting the slopes are elasticities. Rows of one unit (a patient) may be compared with each
-other alone: unit means are then taken off every column. Errors allow for noise of any size at any row, for correlated
-rows of a unit, and for single rows with much influence (HC3, and its form for clusters). For rounds that a policy
-played, what it scaled belongs to the context; what remains of the setting is how the scale moved.
-
-A slope is an average over units. `spread` is the standard deviation of the units' own slopes: within units from the
-slopes themselves; without units from noise that grows with the distance of settings, where that is clearly seen.
 """
 
 from __future__ import annotations
@@ -45,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -59,6 +28,7 @@ from safedial.model.dose import Dose
 from safedial.model.namespace import Array
 from safedial.model.spec import CONSTANTS, SafetySpec
 from safedial.rounds.log_file import Log
+from safedial.tools.evidence import marks
 
 LARGEST_LOG = 700.0
 
@@ -155,95 +125,6 @@ def shown(evidence: float | None) -> str:
     if evidence >= 1e6:
         return f"10^{math.floor(math.log10(evidence))}"
     return f"{evidence:,.0f}" if evidence >= 100 else f"{evidence:.2g}"
-
-
-# --- Evidence against a linear mean with κ-sub-Gaussian noise, valid at any time
-
-SPREADS = np.array([0.05, 0.15, 0.3, 0.5, 0.7, 0.9])
-"""The values of s, each with an equal bet: from slightly to grossly wider noise."""
-
-EMPTY = 1e-12
-"""Eigenvalues of the scaled moments below this are rounding error."""
-
-POINTS = 40
-"""The number of rounds at which evidence is taken."""
-
-
-class Moments(NamedTuple):
-    """Σ φφᵀ, Σ φy, Σ y² and the number of rounds; a leading axis for points in time."""
-
-    gram: Any
-    rhs: Any
-    square: Any
-    count: Any
-
-
-def marks(count: int, points: int = POINTS) -> NDArray[np.int64]:
-    """The rounds at which evidence is taken: at most `points`, evenly spaced, ending with `count`."""
-    return np.unique(np.linspace(0, count, min(points, count) + 1).round().astype(np.int64))[1:]
-
-
-def running(features: Array, outcomes: Array, at: NDArray[np.int64], used: Any = None) -> Moments:
-    """The moments after each of the rounds `at`; `used` masks the rounds that count."""
-    chosen = np.ones(len(outcomes)) if used is None else np.asarray(used, dtype=float)
-    kept, told = features * chosen[:, None], outcomes * chosen
-    pieces = list(zip((0, *at[:-1]), at, strict=True))
-    gram = np.cumsum([kept[start:end].T @ kept[start:end] for start, end in pieces], axis=0)
-    rhs = np.cumsum([kept[start:end].T @ told[start:end] for start, end in pieces], axis=0)
-    return Moments(gram, rhs, np.cumsum(told**2)[at - 1], np.cumsum(chosen)[at - 1])
-
-
-def least_squares(moments: Moments) -> Array:
-    """R if every coefficient is allowed: the residual sum of squares.
-
-    Features are first scaled to equal length, so that their units do not decide which directions count as empty.
-    """
-    sizes = np.sqrt(np.maximum(np.linalg.diagonal(moments.gram), 1e-300))
-    values, turn = np.linalg.eigh(moments.gram / (sizes[..., :, None] * sizes[..., None, :]))
-    turned = (np.swapaxes(turn, -1, -2) @ (moments.rhs / sizes)[..., None])[..., 0]
-    sound = values > EMPTY
-    explained = np.where(sound, turned**2 / np.where(sound, values, 1.0), 0.0)
-    return np.maximum(moments.square - explained.sum(axis=-1), 0.0)
-
-
-def bounded_least_squares(moments: Moments, bound: float) -> Array:
-    """R if ‖μ‖ ≤ S: the largest dual value over a grid of a, or the plain residual sum of squares if that is larger."""
-    values, turn = np.linalg.eigh(moments.gram)
-    turned = (np.swapaxes(turn, -1, -2) @ moments.rhs[..., None])[..., 0] ** 2
-    size = np.maximum(values[..., -1:], 1e-300)
-    best = least_squares(moments)
-    for share in np.logspace(-6, 3, 91):
-        ridge = share * size
-        dual = moments.square - (turned / (np.maximum(values, 0.0) + ridge)).sum(axis=-1) - ridge[..., 0] * bound**2
-        best = np.maximum(best, dual)
-    return best
-
-
-def mixture(moments: Moments, prior: Array, noise: float, least: Array) -> Array:
-    """ln E_t for features whose coefficients have prior deviations `prior`, against a null with R = `least`."""
-    gram = prior[:, None] * moments.gram * prior / noise**2
-    rhs = prior * moments.rhs / noise**2
-    core = np.eye(len(prior)) + gram
-    explained = np.vecdot(rhs, np.linalg.solve(core, rhs[..., None])[..., 0])
-    return 0.5 * (least / noise**2 - moments.square / noise**2 + explained - np.linalg.slogdet(core)[1])
-
-
-def spread(moments: Moments, noise: float) -> Array:
-    """ln E_t against noise wider than κ over the rounds that the moments count."""
-    ratio = least_squares(moments) / (2.0 * noise**2)
-    bets = SPREADS * ratio[..., None] + 0.5 * np.log1p(-SPREADS) * np.asarray(moments.count)[..., None]
-    return average(bets)
-
-
-def average(logs: Any, axis: int = -1) -> Array:
-    """ln of the mean of e-values given by their logarithms: again an e-value.
-
-    >>> float(round(average(np.log([1.0, 3.0])), 6)) == float(round(np.log(2.0), 6))
-    True
-    """
-    values = np.asarray(logs, dtype=float)
-    peak = np.max(values, axis=axis, keepdims=True)
-    return np.squeeze(peak, axis=axis) + np.log(np.mean(np.exp(values - peak), axis=axis))
 
 
 # --- What the checks use: normalised outcomes, and residuals taken before each round's update
@@ -379,157 +260,3 @@ def _walk(
         fitted["slack"][index] = RADII["mixture"](noise, seen, spec) * seen.width
         state = estimate.update(state, seen, rewards[index], costs[index], weights[index])
     return {**fitted, "reward_coef": state.reward_coef, "cost_coef": state.cost_coef}
-
-
-# --- How an outcome rises with the setting, given the context
-
-BANDS = 3
-ROWS_PER_BAND = 20
-ROWS_PER_TERM = 5
-"""Rows needed per term before squares and products of the context are used."""
-
-NARROW = 0.02
-"""The least width of a band, as a share of all settings: many rounds may have the start."""
-
-FAINT = 1e-6
-"""A slope is told if context and other bands leave more than this share of its column."""
-
-
-class Slope(NamedTuple):
-    """A slope over settings from `start` to `end`, its standard error and the degrees of freedom."""
-
-    start: float
-    end: float
-    estimate: float
-    error: float
-    free: float
-
-    def interval(self, level: float = 0.05) -> tuple[float, float]:
-        """Student's interval, which misses with probability `level`."""
-        from scipy.special import stdtrit
-
-        half = float(stdtrit(self.free, 1.0 - 0.5 * level)) * self.error
-        return self.estimate - half, self.estimate + half
-
-
-class Slopes(NamedTuple):
-    """The slope over all settings, those of the bands (lowest first), and the spread of the units' own slopes."""
-
-    whole: Slope
-    bands: tuple[Slope, ...]
-    spread: float
-
-
-def slopes(outcome: Array, setting: Array, context: Array, *, unit: Any = None) -> Slopes | None:
-    """Slopes of the outcome in the setting, for rows (n,) and contexts (n, d); None if the settings say nothing.
-
-    >>> rng = np.random.default_rng(0)
-    >>> weight, dose = rng.uniform(-1, 1, (2, 300))
-    >>> found = slopes(2.0 * dose + weight**2 + 0.1 * rng.normal(size=300), dose, weight[:, None])
-    >>> [round(end, 1) for end in found.whole.interval()], len(found.bands)
-    ([2.0, 2.0], 3)
-    """
-    groups = np.arange(len(setting)) if unit is None else np.unique(unit, return_inverse=True)[1]
-    ends = _edges(setting)
-    parts = [np.clip(setting, low, high) - low for low, high in pairwise(ends)]
-    columns, terms = np.column_stack([setting, *parts]), context_terms(context)
-    if unit is not None:
-        outcome, columns, terms = (_within(part, groups) for part in (outcome, columns, terms))
-        terms = basis(terms[:, np.linalg.norm(terms, axis=0) > FAINT])  # what is constant within units is gone
-    whole = _fit(outcome, columns[:, :1], terms, groups)
-    if not whole.clear[0]:
-        return None
-    bands = _fit(outcome, columns[:, 1:], terms, groups)
-    spread = _spread_between(whole, setting) if unit is None else _spread_within(whole, groups)
-    found = [bands.at(place, pair) for place, pair in enumerate(pairwise(ends)) if bands.clear[place]]
-    return Slopes(whole.at(0, (ends[0], ends[-1])), tuple(found), spread)
-
-
-class _Fit(NamedTuple):
-    """Slopes of columns with their errors, whether each can be told, the first column and what is left unexplained."""
-
-    slope: Array
-    error: Array
-    clear: NDArray[np.bool_]
-    free: float
-    column: Array
-    left: Array
-
-    def at(self, place: int, ends: tuple[float, float]) -> Slope:
-        return Slope(*ends, float(self.slope[place]), float(self.error[place]), self.free)
-
-
-def _fit(outcome: Array, columns: Array, terms: Array, groups: Any) -> _Fit:
-    """Least squares on the columns, with the terms' part taken off both."""
-    rows, told = (part - terms @ (terms.T @ part) for part in (columns, outcome))
-    inverse = np.linalg.pinv(rows.T @ rows, rcond=1e-10, hermitian=True)
-    slope = inverse @ (rows.T @ told)
-    left = told - rows @ slope
-    leverage = (terms**2).sum(axis=1) + np.vecdot(rows @ inverse, rows)
-    sums = np.zeros((groups.max() + 1, columns.shape[1]))
-    np.add.at(sums, groups, rows * (left / np.maximum(1.0 - leverage, 0.05))[:, None])
-    error = np.sqrt(np.maximum((inverse @ (sums.T @ sums) @ inverse).diagonal(), 0.0))
-    own = inverse.diagonal() * (columns**2).sum(axis=0)
-    clear = (own > 0.0) & (own < 1.0 / FAINT) & (error > 0.0)
-    used = terms.shape[1] + columns.shape[1] if len(sums) == len(left) else 1
-    return _Fit(slope, error, clear, float(max(len(sums) - used, 1)), rows[:, 0], left)
-
-
-def _spread_within(fit: _Fit, groups: Any) -> float:
-    """√τ² by moments: a unit's score has variance τ²S² + σ²S, S its sum of squares; σ² from the units' own lines."""
-    size, score, total = (
-        np.bincount(groups, weights=part) for part in (fit.column**2, fit.column * fit.left, fit.left**2)
-    )
-    used = size > FAINT * size.max()
-    free = (np.bincount(groups)[used] - 2).clip(min=0).sum()
-    own = (total[used] - score[used] ** 2 / size[used]).sum()
-    noise = own / free if free else 0.0
-    return math.sqrt(max(((score[used] ** 2).sum() - noise * size[used].sum()) / (size[used] ** 2).sum(), 0.0))
-
-
-def _spread_between(fit: _Fit, setting: Array) -> float:
-    """√ of the coefficient of s² in squared residuals, wherever the units' lines cross; 0 unless twice its error."""
-    middle = setting - setting.mean()
-    design = np.column_stack([np.ones(len(setting)), middle, middle**2])
-    inverse = np.linalg.pinv(design.T @ design)
-    square = fit.left**2
-    coef = inverse @ (design.T @ square)
-    scores = design * (square - design @ coef)[:, None]
-    error = math.sqrt(max(float((inverse @ (scores.T @ scores) @ inverse)[2, 2]), 0.0))
-    return math.sqrt(coef[2]) if coef[2] > 2.0 * error else 0.0
-
-
-def _edges(setting: Array) -> list[float]:
-    """The ends of bands with equally many rows, each with `ROWS_PER_BAND` at least."""
-    count = max(1, min(BANDS, len(setting) // ROWS_PER_BAND))
-    first, *inner, last = np.quantile(setting, np.linspace(0.0, 1.0, count + 1)).tolist()
-    marks, gap = [first], NARROW * (last - first)
-    for mark in inner:
-        if mark - marks[-1] > gap and last - mark > gap:
-            marks.append(mark)
-    return [*marks, last]
-
-
-def _within(values: Array, groups: Any) -> Array:
-    """Each row less the mean of its unit."""
-    counts = np.bincount(groups)
-    columns = values.reshape(len(values), -1)
-    means = np.column_stack([np.bincount(groups, weights=column) / counts for column in columns.T])
-    return values - means[groups].reshape(values.shape)
-
-
-def context_terms(context: Array) -> Array:
-    """A basis of 1, the context, and its squares and products where there are rows enough."""
-    first, second = np.triu_indices(context.shape[1])
-    plain = basis(np.column_stack([np.ones(len(context)), context]))
-    rich = basis(np.column_stack([plain, context[:, first] * context[:, second]]))
-    return rich if len(context) >= ROWS_PER_TERM * (rich.shape[1] + 2) else plain
-
-
-def basis(columns: Array) -> Array:
-    """Orthonormal columns with the same span; units and repeated columns do not matter."""
-    if not columns.shape[1]:
-        return columns
-    scaled = columns / np.maximum(np.linalg.norm(columns, axis=0), 1e-300)
-    left, sizes, _ = np.linalg.svd(scaled, full_matrices=False)
-    return left[:, sizes > 1e-9 * sizes[0]]

@@ -22,20 +22,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.tools.findings import (
-    Array,
-    Finding,
+from safedial.tools.evidence import (
     Moments,
-    Process,
-    Rounds,
     average,
     bounded_least_squares,
-    finding,
     least_squares,
     mixture,
     running,
     spread,
 )
+from safedial.tools.findings import Array, Finding, Process, Rounds, finding
 
 NORM_SIZES = (1.0, 3.0, 10.0)
 """Prior deviations of the coefficients, as multiples of S; each gets an equal bet."""
@@ -44,7 +40,7 @@ ROUNDING = 1e-9
 
 
 def check_norms(rounds: Rounds, *, needed: float) -> Finding:
-    """Bets on any μ against the best fit with ‖μ‖ ≤ S (`mixture` in findings.py); a context longer than L is a flag.
+    """Bets on any μ against the best fit with ‖μ‖ ≤ S (`mixture` in evidence.py); a context longer than L is a flag.
 
     Contexts are checked in every row, with or without a dose. The radius and the cut at S‖x‖ both depend on S; L is
     only checked.
@@ -90,7 +86,7 @@ TELLING = 3e-3
 def check_tails(rounds: Rounds, *, needed: float) -> Finding:
     """Two kinds of bets, in equal shares.
 
-    * On width: `spread` over all rounds (findings.py).
+    * On width: `spread` over all rounds (evidence.py).
     * On rare large residuals: |ξ| > qκ has probability ≤ p = 2e^{−q²/2}, or 2Φ(−q) if the spec's margin assumes
       Gaussian noise. On the event of the confidence set |e_t| > qκ + slack_t implies it, so Π m^v/(1 + p(m − 1)) is a
       supermartingale there, as in bounds/monitor.py.
@@ -187,7 +183,7 @@ def against_features(rounds: Rounds, extra: Array, sizes: Array) -> Array:
 
 
 def check_linearity(rounds: Rounds, *, needed: float) -> Finding:
-    """Bets on bent means against every linear one (`mixture` in findings.py)."""
+    """Bets on bent means against every linear one (`mixture` in evidence.py)."""
     reach = rounds.spec.coefficient_bound * rounds.spec.context_bound
     sizes = reach * np.array(BEND_SIZES)[:, None]
     logs = average([against_features(rounds, extra, sizes) for extra in bends(rounds)], axis=0)
@@ -279,7 +275,7 @@ def departures(rounds: Rounds) -> tuple[Array, Array]:
 
 
 def check_dose_curve(rounds: Rounds, *, needed: float) -> Finding:
-    """Bets on normalised means that depend on the dose, against those that do not (`mixture` in findings.py)."""
+    """Bets on normalised means that depend on the dose, against those that do not (`mixture` in evidence.py)."""
     ratio, base = departures(rounds)
     spec = rounds.spec
     unit = spec.threshold if rounds.target == "cost" else spec.coefficient_bound * spec.context_bound
@@ -351,7 +347,7 @@ def _cuts(values: Array) -> tuple[Array, Array]:
 
 
 def check_noise(rounds: Rounds, *, needed: float) -> Finding:
-    """`spread` within each region (findings.py), averaged over regions; a region without rounds counts as 1."""
+    """`spread` within each region (evidence.py), averaged over regions; a region without rounds counts as 1."""
     places = regions(rounds)
     inside = {name: running(rounds.rows, rounds.outcome, rounds.at, mask) for name, mask in places.items()}
     by_region = {name: spread(moments, rounds.noise) for name, moments in inside.items()}

@@ -23,7 +23,8 @@ from safedial.study.event import EVENT_KINDS, Event
 from safedial.study.reducer import body_of, decide_next, noted_in, question_of, update_state
 from safedial.study.state import State
 from safedial.study.study_spec import StudySpec
-from safedial.tools.logged_rounds import Array, Outcomes, Rounds
+from safedial.tools.outcomes import Outcomes
+from safedial.tools.past_rounds import Array, Rounds
 
 LONG = 20_000
 """Rounds from which `replay` takes the place of an Agent, where it can."""

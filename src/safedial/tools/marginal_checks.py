@@ -61,19 +61,10 @@ import numpy as np
 from numpy.polynomial import legendre
 
 from safedial.bounds.conforming import ridge_fit
-from safedial.tools.findings import (
-    Finding,
-    Process,
-    Slope,
-    Slopes,
-    average,
-    finding,
-    log_of,
-    not_applicable,
-    slopes,
-    stated,
-)
+from safedial.tools.evidence import average
+from safedial.tools.findings import Finding, Process, finding, log_of, not_applicable, stated
 from safedial.tools.marginal_rounds import Array, BracketRounds, ConformalRounds, StudentRounds, evidence_path
+from safedial.tools.slopes import Slope, Slopes, slopes
 
 BETS = 3
 TRAINING = 1 / 3
