@@ -80,6 +80,7 @@ class Bets:
         self._ahead: Ahead | None = None
         self._found: Any = None
         self._hits: Any = None
+        self._latest: tuple[int, float] | None = None
 
     def open(self, **known: Any) -> int:
         """One more round, of which nothing is known but these columns of `rounds`. Returns its place."""
@@ -174,7 +175,8 @@ class Bets:
         if self._found is None:
             self.settle()
             capital, starts = self._behind()
-            self._found, self._hits = (Evidence(ranks.evidence(capital), self.crossed == RANKS), starts), None
+            found = Evidence(ranks.evidence(capital), self.crossed == RANKS, bet=self._latest)
+            self._found, self._hits = (found, starts), None
         return self._found
 
     # --- Placing bets
@@ -269,7 +271,10 @@ class Bets:
                 purse.starts = monitor.update(purse.starts, hit, self._risk)
                 if hit:
                     self._cross(monitor.alarm(purse.starts), STARTS)
-            purse.capital = ranks.update(purse.capital, (1.0 + above) / (1.0 + count))
+            chance = (1.0 + above) / (1.0 + count)
+            purse.capital = ranks.update(purse.capital, chance)
+            if purse is self:
+                self._latest = place, chance
             self._cross(ranks.alarm(purse.capital), RANKS)
             (own if more is None else more).add(group, low)
 

@@ -127,7 +127,7 @@ def carry_over(outcomes: Outcomes, moved: Array) -> tuple[int, float]:
     name = next(iter(outcomes.curves))
     chosen = outcomes.usable & (before >= 0)
     chosen[chosen] = outcomes.known[before[chosen]]
-    columns = np.column_stack([np.ones(len(before)), outcomes.rounds.raw])[chosen]
+    columns = np.column_stack([np.ones(len(before)), outcomes.rounds.context])[chosen]
     dose = outcomes.rounds.setting[before[chosen]]
     here = outcomes.at_log[name][chosen] if outcomes.exact else 1.0
     cost = (outcomes.rounds.costs[name] - outcomes.rounds.baseline)[chosen] / here
@@ -272,7 +272,7 @@ class Evaluation:
                         "logged_" + ("cost" if name == "cost" else f"cost_{name}"): _number(rounds.scored(name)[index])
                         for name in rounds.costs
                     },
-                    **{name: float(value) for name, value in zip(rounds.names, rounds.raw[index], strict=True)},
+                    **{name: float(value) for name, value in zip(rounds.names, rounds.context[index], strict=True)},
                 })  # fmt: skip
         return found
 
@@ -291,7 +291,7 @@ class Evaluation:
     def _labels(self) -> dict[str, list[str]]:
         """Each column that rounds are grouped by, with the group of each round."""
         labels = dict(self.rounds.labels)
-        for name, values in zip(self.rounds.names, self.rounds.raw.T, strict=True):
+        for name, values in zip(self.rounds.names, self.rounds.context.T, strict=True):
             distinct = np.unique(values)
             if distinct.size < 2:
                 continue
@@ -523,7 +523,7 @@ def _rules(given: Any, file: SpecFile | None, rounds: Rounds, parts: dict[str, A
         stated = GUARANTEES[spec.guarantee]
         given = {"name": stated.default_policy, **stated.default_options}
     policy = named_policy(given) if isinstance(given, Mapping) else as_policy(given)
-    dim = parts["features"].dim if parts["features"] else rounds.raw.shape[1]
+    dim = parts["features"].dim if parts["features"] else rounds.context.shape[1]
     fits = file is None or file.dim is None or file.dim == dim
     way_out = "name the context's columns (context_columns, --context-columns)"
     columns = f"{dim} context columns ({', '.join(rounds.names)})"

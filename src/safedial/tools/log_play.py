@@ -81,7 +81,7 @@ def _play_agent(rules: Rules, rounds: Rounds, outcomes: Outcomes, seed: int, pro
         question: Any = {} if proposed is None else {"proposal": float(proposed[index])}
         baseline = float(rounds.baseline[index])
         try:
-            decision = agent.decide(rounds.raw[index], baseline_cost=baseline, allow_extrapolation=True, **question)
+            decision = agent.decide(rounds.context[index], baseline_cost=baseline, allow_extrapolation=True, **question)
             advised[index] = decision.action
             told, unrelated = outcomes.told(index, decision.action), rounds.unrelated[index]
             if told is not None:
@@ -112,7 +112,7 @@ def _play_replay(rules: Rules, rounds: Rounds, outcomes: Outcomes, seed: int, pr
     coins = np.random.default_rng(seed).random(len(rounds)) if rules.policy.randomised else None
     played = replay(
         rules.policy,
-        rounds.raw if features is None else np.array([features.transform(row) for row in rounds.raw]),
+        rounds.context if features is None else np.array([features.transform(row) for row in rounds.context]),
         rewards,
         costs,
         rules.spec,

@@ -168,7 +168,7 @@ class Outcomes:
     @property
     def features(self) -> dict[str, Array]:
         """Raw contexts by name."""
-        return dict(zip(self.rounds.names, self.rounds.raw.T, strict=True))
+        return dict(zip(self.rounds.names, self.rounds.context.T, strict=True))
 
     def hindsight(self) -> tuple[Array, Array]:
         """(the largest setting that keeps every threshold, as measured by the first cost's model; what it earns), if

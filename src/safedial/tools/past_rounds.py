@@ -38,8 +38,10 @@ class Rounds:
     """Rounds in decision order; n rows.
 
     Attributes:
-        raw: contexts before centring and scaling, (n, k), with `names`.
-        setting: as applied, in the dial's units. advised: NaN where the log does not say.
+        context: (n, k), with `names`: as a policy sees them or, where they were read with features, before centring and
+            scaling, as an agent with these features is asked.
+        setting: as applied, in the dial's units. advised: NaN where the log does not say, and −∞ where the guarantee
+            does not cover the round.
         reward, costs: as measured, NaN where not known; costs by name, "cost" if there is one.
         void: of rounds that were made void after a cost exceeded, the costs and, as `SETTING`, the setting; NaN
             elsewhere. They count where the advice is the logged one, and are not learned from.
@@ -48,11 +50,12 @@ class Rounds:
         past: rounds from before the first decision, as the arguments of `Agent.update`.
         study, events: the specification of a study and its events.
         exported: the rows are those of a study, without its specification.
+        unseen: how many rounds with a guarantee have no outcome in the log, and no row.
         corrected, amended: rounds of a study whose outcome was corrected, and rounds after its first amendment.
     """
 
     names: tuple[str, ...]
-    raw: Array
+    context: Array
     setting: Array
     advised: Array
     reward: Array
@@ -69,6 +72,7 @@ class Rounds:
     corrected: int = 0
     amended: int = 0
     exported: bool = False
+    unseen: int = 0
     void: dict[str, Array] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -142,7 +146,8 @@ def _from_log(
     """A `Log` as rounds; with `features` its contexts are centred and scaled."""
     columns = {"cost": log.cost, **log.extra}
     absent = [name for name in cost_columns(spec) if name not in columns]
-    require(not absent, "log", absent, "lacks these columns of costs", "read_log(..., also=[...]) reads them")
+    way_out = "they are the costs, and the base if proposed; read_log(..., also=[...]) reads them"
+    require(not absent, "log", absent, "lacks these columns of numbers", way_out)
     told = {
         "reward": log.reward,
         **{name: columns[name] for name in cost_columns(spec)},
@@ -159,9 +164,9 @@ def _from_log(
 
     return Rounds(
         names=log.names if features is None else features.names,
-        raw=log.context if features is None else raw_contexts(log.context, features),
+        context=log.context if features is None else raw_contexts(log.context, features),
         setting=settings(log.action),
-        advised=settings(np.where(np.isfinite(log.advised), log.advised, math.nan)),
+        advised=settings(log.advised),
         reward=log.reward,
         costs={name: columns[column] for column, name in cost_columns(spec).items()},
         baseline=log.baseline_cost,
@@ -170,6 +175,7 @@ def _from_log(
         unrelated=[None] * len(log),
         proposal=log.extra.get("proposal"),
         labels=labels,
+        unseen=len(log.unseen),
     )
 
 
@@ -198,7 +204,7 @@ def _from_rows(rows: Iterable[Mapping[str, Any]], spec: SafetySpec, features: Fe
     applied = np.where(idle & ~np.isfinite(column("applied_action")), advised, column("applied_action"))
     return Rounds(
         names=tuple(names),
-        raw=contexts(decided),
+        context=contexts(decided),
         setting=np.where(gone, math.nan, applied),
         advised=advised,
         reward=np.where(gone, math.nan, np.where(idle, np.nan_to_num(column("reward")), column("reward"))),
