@@ -118,7 +118,7 @@ def test_proposals_and_contexts_that_drift_are_contradicted():
     assert "fixed rule" in told["proposals"].means
     grouped = shield(base="proposal", learned=True, adapt=0.05, group="weight")
     assert found(logged(), grouped)["proposals"].word == "ok", "what is given below the cap does not matter"
-    with pytest.raises(InvalidInput, match=r"\['proposal'\]: lacks these columns of numbers"):
+    with pytest.raises(InvalidInput, match="lacks the column `proposal`"):
         found(replace(logged(), extra={}), shield(base="proposal"))
 
 

@@ -14,8 +14,7 @@ Where a policy advises what was advised then, the round went as the log says, wh
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +22,7 @@ from numpy.typing import NDArray
 from safedial.bounds.tolerated import Cost, tolerated_setting
 from safedial.errors import require
 from safedial.model.brackets import spread
-from safedial.model.costs import as_stated
-from safedial.model.guarantee import GUARANTEES
+from safedial.model.costs import as_stated, limits
 from safedial.model.namespace import Array
 from safedial.rounds.rules import Rules
 from safedial.tools.past_rounds import SETTING, Rounds
@@ -51,6 +49,13 @@ class Scores(NamedTuple):
     costs: dict[str, tuple[Array, NDArray[np.bool_], NDArray[np.bool_]]]
 
 
+def _with_growth(cost: Cost) -> Cost:
+    """A cost with its bracket or, where it has none, with one that says no more than that it does not fall."""
+    if cost.growth is not None:
+        return cost
+    return Cost(threshold=cost.threshold, growth=MONOTONE, on=cost.on, unit=cost.unit)
+
+
 class Outcomes:
     """The counterfactual outcomes of a log under a policy's rules."""
 
@@ -61,19 +66,14 @@ class Outcomes:
             spec.noise_scale is None, "noise_scale", "stated", "is not for replays: R/g depends on the dose", way_out
         )
         self.rules, self.rounds, self.dial = rules, rounds, rules.dial
-        bracketed = GUARANTEES[rules.policy.guarantee].bracketed
-        parts = rules.parts or {}
+        parts, policy = rules.parts or {}, rules.policy
         self.curves = {name: (parts[name] if parts else rules).dose.cost for name in rounds.costs}
         self.given = np.all([self.effect(name, rounds.setting) > 0.0 for name in self.curves], axis=0)
-        stated = spec.costs or {"cost": Cost(threshold=spec.threshold, growth=MONOTONE, on=spec.threshold_on)}
-        self.needs_reward = not (bracketed or rules.policy.zero_one)
+        stated = limits(spec, growth=policy.options.get("growth"), direction=policy.direction)
+        self.needs_reward = policy.exact_dose and not policy.zero_one
         self.events = self.needs_reward and any(self._are_events(name, cost) for name, cost in stated.items())
         self.exact = self.needs_reward and not self.events
-        self.costs: Mapping[str, Cost] = cast("Any", rules.policy).costs if bracketed else stated
-        if not (bracketed or self.exact):
-            self.costs = {
-                name: Cost(threshold=cost.threshold, growth=MONOTONE, on=cost.on) for name, cost in stated.items()
-            }
+        self.costs = {name: _with_growth(cost) for name, cost in stated.items()}
         self.logged = np.where(np.isfinite(rounds.advised), rounds.advised, rounds.setting)
         self.at_log = {name: self.measure(name, rounds.setting) for name in self.curves}
         self.reward_at_log = rules.dose.reward.effect(self.dial.action(rounds.setting))
@@ -138,7 +138,7 @@ class Outcomes:
         for name, cost in self.costs.items():
             there, must, can = (self._exact if self.exact else self._bounded)(name, cost, advised)
             excess = np.asarray(cost.excess(rounds.scored(name)))
-            error = cost.growth.error if cost.growth is not None and cost.on == "true" else 0.0
+            error = cost.growth.error if cost.on == "true" else 0.0
             over, may = np.where(same, excess > error, must), np.where(same, ~(excess <= -error), can)
             found[name] = np.where(same, rounds.scored(name), there), over, may | over
         reward = np.where(same, rounds.reward, math.nan)

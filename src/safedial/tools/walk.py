@@ -96,7 +96,8 @@ def proposals(policy: Policy, rounds: Rounds) -> Array | None:
     options, way_out = policy.options, "add what was proposed in each round, or name another `base`"
     if options.get("base") != "proposal" and options.get("chooser") != "request":
         return None
-    require(rounds.proposal is not None, "log", ["proposal"], "lacks these columns of numbers", way_out)
+    rule = f"lacks the column `proposal`, which {policy.name} scales"
+    require(rounds.proposal is not None, "log", list(rounds.names), rule, way_out)
     return rounds.proposal
 
 
