@@ -40,7 +40,7 @@ TESTS: dict[str, LogTest] = {
 
 def test_of(spec: SafetySpec) -> LogTest:
     """How a log tests the spec's guarantee."""
-    needs = frozenset[str]().union(*GUARANTEES[spec.guarantee].needs)
+    needs = GUARANTEES[spec.guarantee].rests_on
     return next(test for need, test in TESTS.items() if need in needs)
 
 
