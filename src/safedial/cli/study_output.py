@@ -92,8 +92,8 @@ WITHOUT = {
     "gaussian noise": (
         "Until the outcome is reported the start dose is advised.",
         "From this round on the start dose is advised, because what is learned from the others could be biased. To "
-        "start again without the earlier rounds: safedial study resume --forget --reason ...; an exact bound comes back "
-        "only with --unrelated: the reason of the loss has nothing to do with outcomes.",
+        "start again without the earlier rounds: safedial study resume --forget --reason ...; an exact bound comes "
+        "back only with --unrelated: the reason of the loss has nothing to do with outcomes.",
     ),
 }
 """By what a guarantee rests on: what follows from a round without an outcome, while it may come, and for good."""
