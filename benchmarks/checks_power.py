@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from safedial.errors import is_whole, require
-from safedial.model.dose import DoseCurve, as_dose, power
+from safedial.model.dose import DoseCurve, power
 from safedial.model.spec import SafetySpec
 from safedial.rounds.log_file import Log
 from safedial.simulation.linear_world import LinearWorld
 from safedial.simulation.results import simulated_log
 from safedial.tools.checks import CHECKS, LEVEL, check_log, needed_evidence
-from safedial.tools.findings import read_rounds
+from safedial.tools.linear_checks import read_residuals
 
 KAPPA = 0.3
 NOISE: dict[str, Any] = {"reward_noise": KAPPA, "cost_noise": KAPPA}
@@ -85,7 +85,7 @@ def bench_checks(runs: int, *, progress: Callable[[int], None] | None = None) ->
     needed, power_of = needed_evidence(LEVEL), {}
     for world, (name, maker, rounds) in BREAKS.items():
         logs = (maker(seed, rounds) for seed in range(runs))
-        caught = sum(CHECKS[name](read_rounds(log, SPEC, as_dose(None)), needed=needed).flagged for log in logs)
+        caught = sum(CHECKS[name](read_residuals(log, SPEC), needed=needed).flagged for log in logs)
         power_of[world] = {"check": name, "rounds": rounds, "caught": caught / runs}
         if progress:
             progress(1)

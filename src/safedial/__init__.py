@@ -49,10 +49,9 @@ if TYPE_CHECKING:
     from safedial.study.study import Study
     from safedial.tools.bracket_calibration import calibrate_bracket
     from safedial.tools.calibration import calibrate
-    from safedial.tools.checks import check_log
+    from safedial.tools.checks import check_log, watch_log
     from safedial.tools.choosing import choose
     from safedial.tools.evaluation import Evaluation, evaluate
-    from safedial.tools.log_watch import watch_log
     from safedial.tools.planning import plan
 
 _PUBLIC = {
@@ -64,8 +63,7 @@ _PUBLIC = {
     "model.costs": "Cost",
     "rounds.decision": "Decision",
     "model.dial": "Dial Features",
-    "tools.checks": "check_log",
-    "tools.log_watch": "watch_log",
+    "tools.checks": "check_log watch_log",
     "tools.choosing": "choose",
     "tools.evaluation": "evaluate Evaluation",
     "tools.planning": "plan",

@@ -17,10 +17,9 @@ from safedial.model.costs import Cost
 from safedial.rounds.log_file import Log, log_text, parse_log
 from safedial.simulation.dose_response import DoseResponseWorld
 from safedial.simulation.run import simulate
+from safedial.tools.bracket_checks import check_growth, check_monotonicity, compare
 from safedial.tools.checks_page import draw_monitor, verdict, write_checks
-from safedial.tools.findings import slopes
-from safedial.tools.marginal_checks import check_growth, check_monotonicity, compare
-from safedial.tools.marginal_rounds import BracketRounds
+from safedial.tools.slopes import slopes
 
 SPEC = SafetySpec(threshold=2.0, violation_risk=0.05, guarantee="bracket")
 BRACKET = growth.relative(0.7, 1.4, floor=0.1)
@@ -61,7 +60,7 @@ def test_a_true_bracket_is_ok_and_the_watch_is_that_of_an_agent():
     for context, action, cost in zip(log.context, log.action, log.cost, strict=True):
         raw = {"dose": 4.0 + 2.0 * context[0], "weight": float(context[1])}
         agent.update(agent.decide(raw), action=float(10.0 * action), reward=0.0, cost=float(cost))
-    assert walked.evidence[-1] == pytest.approx(agent.evidence, rel=1e-9)
+    assert walked.evidence["bracket_drift"][-1] == pytest.approx(agent.evidence, rel=1e-9)
     json.dumps([each.to_dict() for each in findings])
 
 
@@ -83,26 +82,22 @@ def simulated(elasticity, seeds, rounds=150, floor=0.1):
     chunks = []
     simulate(policy, world, SPEC, rounds=rounds, seeds=seeds, points=1, record=chunks.append)
     context, action, _, cost = (np.concatenate([chunk[part][:, 0] for chunk in chunks]) for part in range(4))
-    nothing, none = np.empty(0), np.empty(0, dtype=bool)
+    limit, ends = Cost(threshold=2.0, growth=bracket), np.tile([0.7, 1.4], (rounds, 1))
     for seed in range(seeds):
-        yield BracketRounds(
-            risk=0.05, costs={"cost": Cost(threshold=2.0, growth=bracket)}, outcome={"cost": cost[:, seed]}, over={},
-            bracket={"cost": np.tile([0.7, 1.4], (rounds, 1))}, number=nothing, names=(), context=context[:, seed],
-            setting=nothing, effect=action[:, seed], protocol=context[:, seed, 0], start=nothing, proposal=None,
-            known=none, covered=none, evidence=nothing, unseen=0,
-        )  # fmt: skip
+        known = {"setting": action[:, seed], "base": context[:, seed, 0], "context": context[:, seed], "ends": ends}
+        yield compare(limit, cost[:, seed], **known)
 
 
 def test_slopes_of_rounds_that_were_played_by_the_policy_raise_false_alarms_as_rarely_as_stated(count):
     """The worst case, all units at the bracket's upper end, tested at level 0.05."""
     runs = count(40, 1000)
     flagged = {
-        check.__name__: sum(check(compare(walked, "cost"), 0.05).flagged for walked in simulated(1.4, runs, floor=0.02))
+        check.__name__: sum(check(told, 0.05).flagged for told in simulated(1.4, runs, floor=0.02))
         for check in (check_monotonicity, check_growth)
     }
     for name, times in flagged.items():
         assert binomtest(times, runs, 0.05, alternative="greater").pvalue > 1e-6, (name, times)
-    caught = [check_growth(compare(walked, "cost"), 0.05).flagged for walked in simulated(2.8, 12, rounds=300)]
+    caught = [check_growth(told, 0.05).flagged for told in simulated(2.8, 12, rounds=300)]
     assert sum(caught) >= 6, "power against twice the upper end, as played"
 
 
@@ -123,7 +118,7 @@ def test_proposals_and_contexts_that_drift_are_contradicted():
     assert "fixed rule" in told["proposals"].means
     grouped = shield(base="proposal", learned=True, adapt=0.05, group="weight")
     assert found(logged(), grouped)["proposals"].word == "ok", "what is given below the cap does not matter"
-    with pytest.raises(InvalidInput, match=r"\['proposal'\]: lacks these columns of numbers"):
+    with pytest.raises(InvalidInput, match="lacks the column `proposal`"):
         found(replace(logged(), extra={}), shield(base="proposal"))
 
 

@@ -9,8 +9,9 @@ from typer.testing import CliRunner
 
 from safedial import Cost, InvalidInput, SafetySpec, growth, make_policy, plan
 from safedial.cli import make_app
-from safedial.tools.plan_page import bracket_words, write_plan
+from safedial.tools.plan_page import write_plan
 from safedial.tools.planning import scenarios_of
+from safedial.tools.tolerances import bracket_words
 
 SPEC = SafetySpec(threshold=20.0, violation_risk=0.05, guarantee="bracket")
 TOML = """

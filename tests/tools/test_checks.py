@@ -12,10 +12,8 @@ from scipy.stats import binomtest
 
 from benchmarks.checks_power import BREAKS, SPEC, played, slipped_digit
 from safedial import InvalidInput, hill
-from safedial.model.dose import as_dose
 from safedial.tools.checks import CHECKS, check_log, needed_evidence
-from safedial.tools.findings import read_rounds
-from safedial.tools.linear_checks import shifts
+from safedial.tools.linear_checks import read_residuals, shifts
 from tests.conftest import make_spec
 
 
@@ -34,7 +32,7 @@ def test_a_broken_assumption_is_caught(world, count):
     name, maker, rounds = BREAKS[world]
     runs, needed = count(15, 100), needed_evidence(0.05)
     logs = (maker(seed, rounds) for seed in range(runs))
-    caught = sum(CHECKS[name](read_rounds(log, SPEC, as_dose(None)), needed=needed).flagged for log in logs)
+    caught = sum(CHECKS[name](read_residuals(log, SPEC), needed=needed).flagged for log in logs)
     assert caught >= 0.8 * runs
 
 
@@ -100,7 +98,7 @@ def test_the_reward_is_checked_as_a_family_of_its_own():
 
 def test_residuals_are_taken_before_each_rounds_update():
     log = played(3, 60)
-    rounds = read_rounds(log, SPEC, as_dose(None))
+    rounds = read_residuals(log, SPEC)
     y = log.cost / log.action
     for index in (0, 1, 17, 59):
         past = log.context[:index]
@@ -108,12 +106,12 @@ def test_residuals_are_taken_before_each_rounds_update():
         assert rounds.residual[index] == pytest.approx(y[index] - log.context[index] @ coef, abs=1e-9)
     changed = log.cost.copy()
     changed[30:] += 5.0
-    other = read_rounds(replace(log, cost=changed), SPEC, as_dose(None))
+    other = read_residuals(replace(log, cost=changed), SPEC)
     np.testing.assert_allclose(other.fitted[:31], rounds.fitted[:31], rtol=0.0, atol=1e-12)
 
 
 def test_leaving_out_a_round_moves_the_estimate_by_its_shift():
-    rounds = read_rounds(played(4, 40), SPEC, as_dose(None))
+    rounds = read_residuals(played(4, 40), SPEC)
     moved = shifts(rounds)
     for index in (0, 13, 39):
         rest = np.delete(np.arange(40), index)

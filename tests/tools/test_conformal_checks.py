@@ -12,7 +12,7 @@ from safedial.rounds.log_file import Log
 from safedial.simulation.results import simulated_log
 from safedial.tools.checks import CHECKS
 from safedial.tools.checks_page import draw_monitor, write_checks
-from safedial.tools.marginal_checks import BETS, NOT_APPLICABLE
+from safedial.tools.rank_checks import BETS, NOT_APPLICABLE
 from tests.conftest import make_spec
 from tests.program import run
 

@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import binomtest, multivariate_normal
 
 from safedial.simulation.world import NOISES, SUB_GAUSSIAN
-from safedial.tools.findings import (
+from safedial.tools.evidence import (
     SPREADS,
     average,
     bounded_least_squares,

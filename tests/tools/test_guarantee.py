@@ -9,7 +9,7 @@ from scipy.stats import binomtest
 from benchmarks.checks_power import SPEC, played
 from benchmarks.monitor_power import bench_monitor
 from safedial import Agent, InvalidInput
-from safedial.tools.log_watch import watch_log
+from safedial.tools.checks import watch_log
 from tests.conftest import make_spec
 
 

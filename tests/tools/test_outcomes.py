@@ -7,7 +7,8 @@ from safedial import Agent, Cost, SafetySpec, evaluate, growth, make_policy
 from safedial.model.dial import Dial
 from safedial.rounds.log_file import Log
 from safedial.rounds.validation import make_rules
-from safedial.tools.logged_rounds import Outcomes, read_rounds
+from safedial.tools.outcomes import Outcomes
+from safedial.tools.past_rounds import read_rounds
 from tests.tools.test_reproduction import SPEC, live
 
 

@@ -10,7 +10,7 @@ from safedial import Agent, InvalidInput, SafetySpec, check_log, hp_student, wat
 from safedial.rounds.log_file import Log
 from safedial.tools.checks import CHECKS
 from safedial.tools.checks_page import draw_monitor, write_checks
-from safedial.tools.marginal_checks import STUDENT_BETS, STUDENT_NOT_APPLICABLE
+from safedial.tools.gaussian_checks import BETS, NOT_APPLICABLE
 
 SPEC = SafetySpec(threshold=0.5, violation_risk=0.05, guarantee="student")
 ANYTIME = SafetySpec(threshold=0.5, violation_risk=0.05, estimation_risk=0.01, guarantee="student")
@@ -81,8 +81,8 @@ def test_what_breaks_the_guarantee_is_caught(name):
 def test_every_check_is_run_or_listed_with_the_reason_and_the_page_shows_them(tmp_path):
     rng = np.random.default_rng(2)
     rounds, found = check_log(logged(rng.standard_normal(80), contexts(rng, 80)), SPEC)
-    assert sum(each.evidence is not None for each in found) == STUDENT_BETS
-    assert {each.name for each in found if each.word == "not applicable"} == set(STUDENT_NOT_APPLICABLE)
+    assert sum(each.evidence is not None for each in found) == BETS
+    assert {each.name for each in found if each.word == "not applicable"} == set(NOT_APPLICABLE)
     assert set(CHECKS) <= {each.name for each in found}
     json.dumps([each.to_dict() for each in found])
     page = write_checks(tmp_path / "page.html", rounds, found, log="log.csv", level=0.05).read_text()

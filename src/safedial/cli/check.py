@@ -107,7 +107,7 @@ def monitor(
 
     Exit status: 0 without an alarm, 1 with one, 2 if the input is wrong.
     """
-    from safedial.tools.log_watch import watch_log
+    from safedial.tools.checks import watch_log
 
     need_pictures(out)
     drawn = out is None or out.suffix.lower() in (".png", ".pdf", ".svg")

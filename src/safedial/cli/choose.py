@@ -166,13 +166,13 @@ def _from_file(path: Path) -> dict[str, Any]:
     file = load_spec(path)
     spec = file.spec
     options = named_policy(file.policy).options if file.policy else {}
+    limits = {name: getattr(spec, name) for name in ("threshold", "costs")}
     told = {
         **VOUCHED_BY[spec.guarantee],
-        "cost": "several" if spec.costs else None,
-        "threshold": spec.threshold,
+        **limits,
+        "cost": "several" if limits["costs"] else None,
         "risk": spec.guaranteed_risk,
         "dim": file.dim,
-        "costs": spec.costs,
         "start": options.get("start_scale", options.get("start_dose")),
         "growth": options.get("growth"),
         "base": options.get("base") if isinstance(options.get("base"), str) else None,

@@ -53,17 +53,13 @@ Dtype = Annotated[str, under(ENGINE, "jax: float64 or float32.")]
 
 def read_inputs(log: Path, spec: Path, context_columns: str | None) -> tuple[Log, SpecFile]:
     """The log in the units of its spec file."""
-    from safedial.model.guarantee import GUARANTEES
     from safedial.rounds.log_file import read_log
     from safedial.rounds.specfile import load_spec
+    from safedial.tools.checks import test_of
 
     file = load_spec(spec)
     options: Any = {"context_columns": split(context_columns), "features": file.features, "dial": file.dial}
-    if GUARANTEES[file.spec.guarantee].bracketed:
-        from safedial.tools.marginal_rounds import log_columns
-
-        options |= {"needs": ("action",), "also": log_columns(file.spec, file.policy or {})}
-    told = read_log(log, **options)
+    told = read_log(log, **options, **test_of(file.spec).columns(file.spec, file.policy))
     fits = file.dim is None or told.dim == file.dim
     way_out = "name the context's columns with --context-columns" if not fits else ""
     require(fits, "log", f"{told.dim} context columns", f"do not fit the spec file's dim = {file.dim}", way_out)

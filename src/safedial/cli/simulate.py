@@ -299,7 +299,7 @@ def simulate(
         else:
             for option, value in (("--class", cost_class), ("--reward-class", reward_class)):
                 require(value is None, option, value, f"is not an option of {named}", "use nonlinear_hp_ucb")
-        if place.binary_cost and "binary_cost" in taken:
+        if "costs of 0 or 1" in place.facts and "binary_cost" in taken:
             given["binary_cost"] = True
         chosen = _policy(str(named), given)
     curve = file.dose if dose is None and file else Dose.of(read_curve(dose or default_dose(world)))

@@ -88,6 +88,17 @@ def print_fields(status: dict[str, Any]) -> None:
     print_pairs("", {name: _short(value) for name, value in status.items()})
 
 
+WITHOUT = {
+    "gaussian noise": (
+        "Until the outcome is reported the start dose is advised.",
+        "From this round on the start dose is advised, because what is learned from the others could be biased. To "
+        "start again without the earlier rounds: safedial study resume --forget --reason ...; an exact bound comes "
+        "back only with --unrelated: the reason of the loss has nothing to do with outcomes.",
+    ),
+}
+"""By what a guarantee rests on: what follows from a round without an outcome, while it may come, and for good."""
+
+
 def without_outcome(spec: Any, decision_id: str, *, unrelated: bool, final: bool) -> str:
     """How a round without an outcome affects what the study learns, in words.
 
@@ -98,15 +109,11 @@ def without_outcome(spec: Any, decision_id: str, *, unrelated: bool, final: bool
     """
     if unrelated:
         return "The study skips this round: you stated that the reason has nothing to do with its outcome."
-    if GUARANTEES[spec.rules.policy.guarantee].gaussian:
-        return (
-            "From this round on the start dose is advised, because what is learned from the others could be biased. "
-            "To start again without the earlier rounds: safedial study resume --forget --reason ...; an exact bound "
-            "comes back only with --unrelated: the reason of the loss has nothing to do with outcomes."
-            if final
-            else "Until the outcome is reported the start dose is advised."
-        )
-    if not spec.rules.policy.counts:
+    policy = spec.rules.policy
+    for need, (open_, lost) in WITHOUT.items():
+        if need in GUARANTEES[policy.guarantee].rests_on:
+            return lost if final else open_
+    if not policy.counts:
         return (
             "The round counts as if its cost were unbounded, which keeps doses low; a few such rounds can hold the "
             "study at its start dose."

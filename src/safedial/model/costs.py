@@ -245,6 +245,11 @@ def thresholds(spec: SafetySpec) -> dict[str, Any]:
     return {name: cost.threshold for name, cost in spec.costs.items()} if spec.costs else {ONE: spec.threshold}
 
 
+def limits(spec: SafetySpec, **single: Any) -> dict[str, Cost]:
+    """The limit on each cost, by name; `single` is what the policy, and not the spec, states of a single one."""
+    return dict(spec.costs or {ONE: Cost(threshold=spec.threshold, on=spec.threshold_on, **single)})
+
+
 def by_name(told: Any) -> Mapping[str, Any]:
     """What was told of the costs, by name; a single one is called "cost"."""
     return told if isinstance(told, Mapping) else {ONE: told}

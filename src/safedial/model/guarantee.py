@@ -80,6 +80,11 @@ class Guarantee(NamedTuple):
         return f"one or more in {risk:.3g} of the studies"
 
     @property
+    def rests_on(self) -> frozenset[str]:
+        """All that its proof needs of a world."""
+        return frozenset[str]().union(*self.needs)
+
+    @property
     def in_brief(self) -> str:
         """What kind of guarantee it is and what it takes as true, in one sentence."""
         if not self.proved:

@@ -81,6 +81,7 @@ class Bets:
         self._ahead: Ahead | None = None
         self._found: Any = None
         self._hits: Any = None
+        self._latest: tuple[int, float] | None = None
 
     def open(self, **known: Any) -> int:
         """One more round, of which nothing is known but these columns of `rounds`. Returns its place."""
@@ -175,7 +176,8 @@ class Bets:
         if self._found is None:
             self.settle()
             capital, starts = self._behind()
-            self._found, self._hits = (Evidence(ranks.evidence(capital), self.crossed == RANKS), starts), None
+            found = Evidence(ranks.evidence(capital), self.crossed == RANKS, bet=self._latest)
+            self._found, self._hits = (found, starts), None
         return self._found
 
     # --- Placing bets
@@ -245,7 +247,10 @@ class Bets:
                 if self._tie and up < math.inf:
                     up += self._tie * max(abs(up), own.size)
                 above, count = own.rank(group, up)
-                self._bet(purse, (1.0 + above) / (1.0 + count), bool(rows.hit[row]))
+                chance = (1.0 + above) / (1.0 + count)
+                self._bet(purse, chance, bool(rows.hit[row]))
+                if purse is self:
+                    self._latest = start + row, chance
                 own.add(group, low)
         purse.next = max(purse.next, stop)
 

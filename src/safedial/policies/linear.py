@@ -186,8 +186,6 @@ class Linear(Policy):
     @cached_property
     def arithmetic(self) -> Any:
         """How the estimate is kept: with certified rounding where people act on it."""
-        from safedial.policies.estimates import Certified, Plain  # here, so that no help text waits for SciPy
-
         return (Certified if self.task.live else Plain)(self.radius, self.safe_spec)
 
     def init(self, lanes: tuple[int, ...] = (), *, watch: bool = True) -> LinearState:

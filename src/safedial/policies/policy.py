@@ -168,11 +168,14 @@ class Told(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """Evidence against the assumptions: 1 at the start; `crossed` once it ever reached `limit`."""
+    """Evidence against the assumptions: 1 at the start; `crossed` once it ever reached `limit`. `bet` is the latest of
+    the p-values that it is made of, with the place of its round, where one lane bets on them.
+    """
 
     value: Any
     crossed: Any
     limit: float = ALARM_AT
+    bet: tuple[int, float] | None = None
 
 
 class Terms(NamedTuple):

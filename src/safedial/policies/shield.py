@@ -613,8 +613,8 @@ class HPShield(Policy):
         found = {"bracket_drift": state.bets.evidence(), "start_refuted": state.bets.hits()}
         shape = state._lanes
         if shape:
-            for rule, (value, crossed, limit) in found.items():
-                found[rule] = Evidence(np.reshape(value, shape), np.reshape(crossed, shape), limit)
+            for rule, each in found.items():
+                found[rule] = each._replace(value=np.reshape(each.value, shape), crossed=np.reshape(each.crossed, shape))
         return found
 
     def restart(self, state: ShieldState) -> None:

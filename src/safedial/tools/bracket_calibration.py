@@ -1,6 +1,6 @@
 """A growth bracket and a start for HP-Shield, from pilot data: contexts, settings and costs.
 
-    log ─► relative or additive? ─► slopes given the context (tools/findings.py), widened ─► low, high, floor, start
+    log ─► relative or additive? ─► slopes given the context (tools/slopes.py), widened ─► low, high, floor, start
 
 The slope is an average; a bracket is a statement about nearly every unit. So both ends are widened: by the slope's 95 %
 interval, by twice the spread of the units' own slopes where it can be seen, and by `caution`. The result is a proposal
@@ -27,7 +27,8 @@ from safedial.rounds.log_file import Array, Log
 from safedial.rounds.specfile import SpecFile
 from safedial.tools.calibration import confounded_doses, rows_left_out, tied_costs
 from safedial.tools.dose_fit import Proposal, round_up
-from safedial.tools.findings import Finding, Slopes, slopes
+from safedial.tools.findings import Finding
+from safedial.tools.slopes import Slopes, slopes
 
 WIDER = 0.5
 """How far a range reaches beyond the values that were seen, as a share of their spread, on either side."""

@@ -42,9 +42,10 @@ from safedial.bounds.confidence import check_dim
 from safedial.errors import InvalidInput, is_whole, require
 from safedial.io import card
 from safedial.model.dial import Dial, Features
-from safedial.model.dose import Dose, DoseCurve, curve_from_dict
-from safedial.model.guarantee import GUARANTEES
+from safedial.model.dose import Dose, DoseCurve, as_dose, curve_from_dict
 from safedial.model.spec import VIOLATION_SHARE, SafetySpec
+from safedial.policies.policy import Task
+from safedial.policies.supports import facts
 from safedial.rounds.log_file import Log
 from safedial.rounds.specfile import SpecFile
 from safedial.tools.dose_fit import (
@@ -64,7 +65,8 @@ from safedial.tools.dose_fit import (
     round_up,
     widened,
 )
-from safedial.tools.findings import Finding, Process, average, finding
+from safedial.tools.evidence import average
+from safedial.tools.findings import Finding, Process, finding
 from safedial.tools.linear_checks import BROKEN, assignment, words
 
 LARGEST_ERROR = 1.0
@@ -363,6 +365,9 @@ def _check(log: Log, curve: str, noise: str, caution: float, resamples: int) -> 
 RADII = ("mixture", "paper")
 """The radii that the proof covers."""
 
+COVERED = frozenset({"guarantee certified", "threshold from 1"})
+"""The facts about a spec that the proof covers (`policies.supports`)."""
+
 
 def fold_curve_error(spec: SafetySpec, *, error: float, dim: int, rounds: int, radius: str = "mixture") -> SafetySpec:
     """The spec whose bound covers every curve within `error` of the stated one, for `rounds` rounds.
@@ -382,9 +387,7 @@ def fold_curve_error(spec: SafetySpec, *, error: float, dim: int, rounds: int, r
     sound = isinstance(error, (int, float)) and 0.0 <= error < 1.0
     require(sound, "error", error, "must be a number in [0, 1)", "a curve this uncertain needs more data")
     require(is_whole(rounds), "rounds", rounds, "must be the planned number of rounds, >= 1")
-    sensed = spec.cost_sensor_noise or spec.reward_sensor_noise or spec.margin != "subgaussian"
-    stated = GUARANTEES[spec.guarantee]
-    plain = not sensed and stated.from_constants and stated.each_round and spec.noise_scale is None
+    plain = facts(Task(dim=dim, spec=spec, dose=as_dose(None))) <= COVERED
     rule = "works only with guarantee='certified', the sub-Gaussian margin, no sensor noise and no noise_scale"
     require(plain, "spec", spec.guarantee, rule)
     words = "has no proof for an uncertain curve"

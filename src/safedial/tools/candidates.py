@@ -19,15 +19,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from safedial.bounds.confidence import with_ridge
 from safedial.errors import is_number, is_whole, require
 from safedial.model.brackets import Growth
 from safedial.model.costs import Cost, read_costs
+from safedial.model.dial import Features
 from safedial.model.dose import Dose, identity
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.namespace import Array
 from safedial.model.spec import CONSTANTS, VIOLATION_SHARE, SafetySpec
-from safedial.policies import Policy, make_policy
+from safedial.policies import Policy
 from safedial.policies.baselines import clairvoyant
 from safedial.policies.classes import binary
 from safedial.rounds.rules import open_options
@@ -164,8 +164,8 @@ class Situation:
         for name, value in self.constants.items():
             require(name in known, "constants", name, "is not one of " + ", ".join(known))
             require(is_number(value) and value > 0.0, name, value, "must be a number > 0")
-        if "constants" in self.vouched and not self.bracketed:
-            lacking = [name for name in self.needed if name not in self.constants]
+        if self.stated:
+            lacking = [name for name in self.place.needed(self) if name not in self.constants]
             way_out = "state them, or answer that you cannot (noise='unknown' or 'gaussian')"
             require(not lacking, "constants", lacking, "are missing: you say that you can state them", way_out)
 
@@ -182,24 +182,15 @@ class Situation:
         require(start is None or (is_number(start) and 0.0 < start <= 1.0), "start", start, rule)
 
     def _check_costs(self) -> None:
-        limited = self.threshold is not None
         if self.several:
+            limited = self.threshold is not None
             require(not limited, "threshold", self.threshold, "does not go with several costs: each has its own")
-            other = "certified" if "constants" in self.vouched else "student"
-            costs = read_costs(self.costs, GUARANTEES["bracket" if self.bracketed else other])
-            object.__setattr__(self, "costs", costs)
+            object.__setattr__(self, "costs", read_costs(self.costs, GUARANTEES[self.place.guarantee(self)]))
             return
         require(self.costs is None, "costs", self.costs, "are for cost='several'")
-        positive = is_number(self.threshold) and self.threshold > 0.0  # pyright: ignore[reportOptionalOperand] -- a number
-        signed = self.bracketed and is_number(self.threshold)
-        require(signed or positive, "threshold", self.threshold, "must be a number > 0", "the largest cost you accept")
+        self.place.check(self)
         event = not self.zero_one or self.threshold < 1.0  # pyright: ignore[reportOptionalOperand] -- a number
         require(event, "threshold", self.threshold, "must be below 1 where costs are 0 or 1", "0.5 means: no event")
-        stated = not self.bracketed or isinstance(self.growth, Growth)
-        way_out = "for example relative from 0.7 to 1.4 above a floor of 2 or, for costs of 0 or 1, spread"
-        require(stated, "growth", self.growth, "is missing: you say that you know a bracket", way_out)
-        fits = not self.bracketed or self.zero_one == (self.growth is not None and self.growth.name == "spread")
-        require(fits, "growth", self.growth, "spread is for costs of 0 or 1, and only spread is", way_out)
 
     @property
     def several(self) -> bool:
@@ -210,32 +201,136 @@ class Situation:
         return self.answers["cost"] == "zero-one"
 
     @property
-    def bracketed(self) -> bool:
-        """Whether a bracket is known in place of an exact dose curve."""
-        return "growth" in self.vouched or "growth" in self.against
+    def place(self) -> Proportional | Bracketed:
+        """How costs change with the dial, and where that is simulated."""
+        known = {*self.vouched, *self.against}
+        return next((place for name, place in PLACES.items() if name in known), PROPORTIONAL)
 
     @property
-    def needed(self) -> tuple[str, ...]:
-        """The constants of the simulated world."""
-        if self.bracketed:
-            return tuple(TOLERANCE)
-        kept = CONSTANTS if not self.several else tuple(name for name in CONSTANTS if name != "cost_noise")
-        return (*kept, ODDS) if self.zero_one else kept
+    def stated(self) -> bool:
+        """Whether the constants of the simulated world are vouched for, and so stated."""
+        return "constants" in self.vouched and self.place.takes_constants
 
     @property
     def assumed(self) -> dict[str, float]:
         """What the forecast needs and nobody vouches for: as given, or usual numbers in proportion to the threshold."""
-        if "constants" in self.vouched and not self.bracketed:
+        if self.stated:
             return {}
         size = 1.0 if self.threshold is None or self.zero_one else self.threshold
         usual = {"reward_noise": 0.6 * size, "cost_noise": 0.6 * size, "coefficient_bound": 2.0 * size}
         usual |= {"context_bound": 1.0, ODDS: 0.25, **TOLERANCE}
-        return {name: self.constants.get(name, usual[name]) for name in self.needed}
+        return {name: self.constants.get(name, usual[name]) for name in self.place.needed(self)}
 
     @property
     def facts(self) -> frozenset[str]:
         """What policies may rest on."""
         return frozenset(self.vouched) | ({"start"} if self.start is not None else set())
+
+
+# --- How costs change with the dial, and where a plan is simulated
+
+
+class Scene(NamedTuple):
+    """A policy as it is simulated."""
+
+    policy: Policy
+    world: World
+    spec: SafetySpec
+    dose: Dose
+
+
+LINE = Dose.of(identity())
+
+
+class Proportional:
+    """In proportion to a dose curve: linear worlds, or a logistic one for costs of 0 or 1."""
+
+    takes_constants = True
+
+    def needed(self, user: Situation) -> tuple[str, ...]:
+        """The constants of the simulated world."""
+        kept = CONSTANTS if not user.several else tuple(name for name in CONSTANTS if name != "cost_noise")
+        return (*kept, ODDS) if user.zero_one else kept
+
+    def guarantee(self, user: Situation) -> str:
+        """The guarantee whose rules several costs must meet."""
+        return "certified" if "constants" in user.vouched else "student"
+
+    def check(self, user: Situation) -> None:
+        """Check the limit on a single cost."""
+        positive = is_number(user.threshold) and user.threshold > 0.0  # pyright: ignore[reportOptionalOperand] -- a number
+        require(positive, "threshold", user.threshold, "must be a number > 0", "the largest cost you accept")
+
+    def features(self, user: Situation) -> Features | None:
+        """The features that a spec file must have."""
+        return None
+
+    def drifts(self, user: Situation) -> bool:
+        """Whether the simulated contexts drift."""
+        return "exchangeable" not in user.vouched
+
+    def whole(self, spec: SafetySpec, user: Situation) -> SafetySpec:
+        """The spec by which an all-knowing policy plays: at the whole risk."""
+        risks: dict[str, Any] = {"violation_risk": user.risk, "estimation_risk": user.risk}
+        return SafetySpec(**{name: getattr(spec, name) for name in ("threshold", "costs", *CONSTANTS)}, **risks)
+
+    def scene(self, policy: Policy, stated: SafetySpec, user: Situation) -> Scene | None:
+        """How a policy is simulated; None where its several costs cannot be."""
+        if any(cost.noise is None for cost in (stated.costs or {}).values()):
+            return None
+        known = {**user.constants, **user.assumed}
+        lacking = [name for name in self.needed(user) if name != ODDS and getattr(stated, name) is None]
+        spec = replace(stated, **{name: known[name] for name in lacking})
+        if user.zero_one:
+            return Scene(policy, NonlinearWorld(kind="logistic", dim=user.dim, odds=known[ODDS]), spec, user.dose)
+        contexts = "drift" if self.drifts(user) else "iid"
+        mean = "linear" if "linear" in user.vouched else "sine"
+        return Scene(policy, LinearWorld(dim=user.dim, contexts=contexts, mean=mean), spec, user.dose)
+
+
+class Bracketed:
+    """Between two known rates: a world of doses and tolerances, as in a plan."""
+
+    takes_constants = False
+
+    def needed(self, user: Situation) -> tuple[str, ...]:
+        """What is assumed of tolerances."""
+        return tuple(TOLERANCE)
+
+    def guarantee(self, user: Situation) -> str:
+        """The guarantee whose rules several costs must meet."""
+        return "bracket"
+
+    def check(self, user: Situation) -> None:
+        """Check the limit on a single cost, of any sign, and its bracket."""
+        limited, growth = is_number(user.threshold), user.growth
+        require(limited, "threshold", user.threshold, "must be a number > 0", "the largest cost you accept")
+        way_out = "for example relative from 0.7 to 1.4 above a floor of 2 or, for costs of 0 or 1, spread"
+        known = isinstance(growth, Growth)
+        require(known, "growth", growth, "is missing: you say that you know a bracket", way_out)
+        fits = user.zero_one == (growth is not None and growth.name == "spread")
+        require(fits, "growth", growth, "spread is for costs of 0 or 1, and only spread is", way_out)
+
+    def features(self, user: Situation) -> Features | None:
+        """The features that a spec file must have: the base."""
+        return Features(names=(user.base,)) if user.base != "proposal" else None
+
+    def drifts(self, user: Situation) -> bool:
+        """Whether the simulated contexts drift."""
+        return False
+
+    def whole(self, spec: SafetySpec, user: Situation) -> SafetySpec:
+        """The spec by which an all-knowing policy plays."""
+        return spec
+
+    def scene(self, policy: Policy, stated: SafetySpec, user: Situation) -> Scene | None:
+        """How a policy is simulated."""
+        policy, spec = in_scales(policy, stated, user.assumed)
+        return Scene(policy, DoseResponseWorld(**bracket_scenarios(policy, spec, user.assumed)[0].world), spec, LINE)
+
+
+PROPORTIONAL, PLACES = Proportional(), {"growth": Bracketed()}
+"""By the assumption about one unit's curve; proportional where there is none, or an exact curve."""
 
 
 # --- The policies to choose from: what each needs, guarantees and is, in one user's situation
@@ -269,32 +364,6 @@ class Candidate(NamedTuple):
     costs: tuple[str, ...] = ("measured",)
     most: int | None = None
     in_all: str = ""
-
-
-class Made(NamedTuple):
-    """A candidate in a situation: the policy, and the spec that the user would state."""
-
-    candidate: Candidate
-    policy: Policy
-    spec: SafetySpec
-
-    @property
-    def name(self) -> str:
-        """The policy, and what tells it from its other forms."""
-        told = [self.policy.options.get(option) for option in ("radius", "guarantee")]
-        told = ["Gaussian margin"] if self.spec.margin == "gaussian" else told
-        return ", ".join([self.policy.name, *(each for each in told if each not in USUAL)])
-
-
-USUAL = (None, "mixture", "per_round")
-
-
-def made(candidate: Candidate, user: Situation) -> Made:
-    """The candidate's policy and spec in this situation."""
-    stated = {"costs": user.costs} if user.several else {"threshold": user.threshold}
-    policy = make_policy(candidate.policy, **candidate.options(user))
-    spec = with_ridge(SafetySpec(**stated, **candidate.spec(user)), policy.options.get("radius"), user.dim)
-    return Made(candidate, policy, spec)
 
 
 def refusal(candidate: Candidate, user: Situation) -> str:
@@ -405,15 +474,6 @@ STUDIES = (0.1, 0.9)
 """The quantiles over studies that are shown beside a mean."""
 
 
-class Scene(NamedTuple):
-    """A policy as it is simulated."""
-
-    policy: Policy
-    world: World
-    spec: SafetySpec
-    dose: Dose
-
-
 class Forecast(NamedTuple):
     """The expected share of the clairvoyant's reward with its 95 % interval, where eight of ten studies lie, the share
     of what is attainable by one who has the sign of the reward to learn (`simulation.attainable`; None: not known), the
@@ -437,32 +497,13 @@ class Forecast(NamedTuple):
 
 def scene(policy: Policy, stated: SafetySpec, user: Situation) -> Scene | None:
     """How a policy under the user's spec is simulated; None where its several costs cannot be."""
-    if user.bracketed:
-        policy, spec = in_scales(policy, stated, user.assumed)
-        return Scene(policy, DoseResponseWorld(**bracket_scenarios(policy, spec, user.assumed)[0].world), spec, LINE)
-    if any(cost.noise is None for cost in (stated.costs or {}).values()):
-        return None
-    known = {**user.constants, **user.assumed}
-    given = {name: known[name] for name in user.needed if name != ODDS and getattr(stated, name) is None}
-    spec = replace(stated, **given)
-    if user.zero_one:
-        world = NonlinearWorld(kind="logistic", dim=user.dim, odds={**user.constants, **user.assumed}[ODDS])
-        return Scene(policy, world, spec, user.dose)
-    contexts = "iid" if "exchangeable" in user.vouched else "drift"
-    mean = "linear" if "linear" in user.vouched else "sine"
-    return Scene(policy, LinearWorld(dim=user.dim, contexts=contexts, mean=mean), spec, user.dose)
-
-
-LINE = Dose.of(identity())
+    return user.place.scene(policy, stated, user)
 
 
 def best(played: Scene, user: Situation, *, seeds: Any) -> Simulation:
     """The clairvoyant's rounds, at the whole risk."""
-    spec = played.spec
-    if not user.bracketed:
-        risks: dict[str, Any] = {"violation_risk": user.risk, "estimation_risk": user.risk}
-        spec = SafetySpec(**{name: getattr(spec, name) for name in ("threshold", "costs", *CONSTANTS)}, **risks)
-    policy = clairvoyant(binary_cost=played.world.binary_cost)
+    spec = user.place.whole(played.spec, user)
+    policy = clairvoyant(binary_cost="costs of 0 or 1" in played.world.facts)
     return simulate(policy, played.world, spec, rounds=user.rounds, seeds=seeds, dose=played.dose, points=POINTS)
 
 

@@ -8,18 +8,17 @@ A pilot gives numbers for the forecast. It can contradict an assumption, never v
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from safedial.bounds.confidence import with_ridge
 from safedial.errors import require
 from safedial.io import card, data_frame
 from safedial.model.brackets import Growth
 from safedial.model.costs import Cost
-from safedial.model.dial import Features
 from safedial.model.dose import Dose, DoseCurve, as_dose
-from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import CONSTANTS, SafetySpec
-from safedial.policies import POLICIES, Policy, as_policy
+from safedial.policies import POLICIES, Policy, as_policy, make_policy
 from safedial.rounds.log_file import Log
 from safedial.rounds.rules import write_parts
 from safedial.rounds.specfile import SpecFile
@@ -32,11 +31,9 @@ from safedial.tools.candidates import (
     QUESTIONS,
     Candidate,
     Forecast,
-    Made,
     Situation,
     best,
     forecast,
-    made,
     read_answers,
     refusal,
     scene,
@@ -113,7 +110,7 @@ class Offer:
     spec: SafetySpec
     guarantees: str
     rests: tuple[str, ...]
-    forecast: Forecast | None
+    forecast: Forecast | None = None
 
     def row(self) -> dict[str, Any]:
         """Plain values."""
@@ -122,23 +119,29 @@ class Offer:
         return {"policy": self.name, "guarantees": self.guarantees, "rests_on": list(self.rests), **told}
 
 
-def offered(made: Made, user: Situation, found: Forecast | None) -> Offer:
-    """The offer of a candidate with its forecast."""
+USUAL = (None, "mixture", "per_round")
+"""Options that tell no policy from its other forms."""
+
+
+def offered(candidate: Candidate, user: Situation) -> Offer:
+    """The offer of a candidate: its policy, and the spec that the user would state; no forecast yet."""
+    stated = {"costs": user.costs} if user.several else {"threshold": user.threshold}
+    policy = make_policy(candidate.policy, **candidate.options(user))
+    spec = with_ridge(SafetySpec(**stated, **candidate.spec(user)), policy.options.get("radius"), user.dim)
+    forms = [policy.options.get(option) for option in ("radius", "guarantee")]
+    forms = ["Gaussian margin"] if spec.margin == "gaussian" else forms
     event = "any cost beyond its limit" if user.several else f"cost > {user.threshold:g}"
-    if made.policy.options.get("direction") == "below":
+    if policy.options.get("direction") == "below":
         event = f"cost < {user.threshold:g}"
-    numbers = {
-        "risk": user.risk,
-        "rounds": user.rounds,
-        "mean": user.risk * user.rounds,
-        "once": made.spec.estimation_risk or 0.0,
-    }
-    used = tuple(next(name for name in need.split("|") if name in user.facts) for need in made.candidate.needs)
-    words = made.candidate.guarantee + ("" if user.several else made.candidate.in_all)
-    guarantees = words.format(event=event, **numbers)
+    numbers = {"risk": user.risk, "rounds": user.rounds, "mean": user.risk * user.rounds}
+    words = candidate.guarantee + ("" if user.several else candidate.in_all)
     return Offer(
-        name=made.name, policy=made.policy, spec=made.spec, guarantees=guarantees, rests=used, forecast=found
-    )  # fmt: skip
+        name=", ".join([policy.name, *(each for each in forms if each not in USUAL)]),
+        policy=policy,
+        spec=spec,
+        guarantees=words.format(event=event, **numbers, once=spec.estimation_risk or 0.0),
+        rests=tuple(next(name for name in need.split("|") if name in user.facts) for need in candidate.needs),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,7 +193,7 @@ class Ranking:
         offer, user = self.offers[rank - 1], self.user
         written: Any = write_parts({"policy": offer.policy})["policy"]
         kept = {name: value for name, value in written.items() if value is not None}
-        features = Features(names=(user.base,)) if user.bracketed and user.base != "proposal" else None
+        features = user.place.features(user)
         dim = features.dim if features else user.dim
         return SpecFile(spec=offer.spec, dose=user.dose, dim=dim, policy=kept, features=features)
 
@@ -246,7 +249,7 @@ class Ranking:
 
     def _assumed(self) -> list[str]:
         told = ", ".join(f"{name} = {value:g}" for name, value in self.user.assumed.items()) if self.offers else ""
-        drifts = "" if self.user.bracketed or "exchangeable" in self.user.vouched else " The simulated contexts drift."
+        drifts = " The simulated contexts drift." if self.user.place.drifts(self.user) else ""
         words = f"Assumed, not stated: {told}.{drifts} The forecast depends on this; the guarantee does not."
         stated = ", ".join(f"{name} = {self.user.constants[name]:g}" for name in self.user.proposed)
         judged = f"Stated as the pilot proposes, for you to judge: {stated}. The guarantee of some depends on them."
@@ -382,17 +385,16 @@ def rank(user: Situation, *, seeds: Seeds = 50, progress: Callable[[str, float],
     """Simulate all policies that may be offered, and rank them."""
     which = as_seeds(seeds)
     reasons = [(candidate, refusal(candidate, user)) for candidate in CANDIDATES]
-    possible = [made(candidate, user) for candidate, why in reasons if not why]
-    offers, known = [], None
-    total = user.rounds * len(possible)
-    for each in possible:
-        found, played = None, scene(each.policy, each.spec, user)
+    offers, known = [offered(candidate, user) for candidate, why in reasons if not why], None
+    total = user.rounds * len(offers)
+    for place, each in enumerate(offers):
+        played = scene(each.policy, each.spec, user)
         if played is not None:
             # All of a user's policies play in one world.
             known = best(played, user, seeds=which) if known is None else known
             tell = progress and (lambda step, name=each.name: progress(name, step / total))
             found = forecast(played, known, user, seeds=which, progress=tell)
-        offers.append(offered(each, user, found))
+            offers[place] = replace(each, forecast=found)
     offers.sort(key=lambda each: -each.forecast.share if each.forecast else 1.0)
     return Ranking(offers=tuple(offers), refused=_refused(reasons), user=user, seeds=len(which))
 
@@ -402,5 +404,5 @@ def _refused(reasons: Sequence[tuple[Candidate, str]]) -> dict[str, str]:
     found = {candidate.policy: why for candidate, why in reversed(reasons)}
     used = {candidate.policy for candidate, why in reasons if not why}
     named = dict.fromkeys(candidate.policy for candidate, _ in reasons if candidate.policy not in used)
-    unproved = (name for name in POLICIES if not GUARANTEES[as_policy(name).guarantee].proved)
+    unproved = (name for name in POLICIES if not as_policy(name).needs)
     return {name: found[name] for name in named} | dict.fromkeys(unproved, UNPROVED)

@@ -40,7 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.model.dose import DoseCurve, hill, identity, logistic, power, tabulated
-from safedial.tools.findings import basis, context_terms
+from safedial.tools.slopes import basis, context_terms
 
 Array = NDArray[Any]
 

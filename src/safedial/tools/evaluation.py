@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,15 +19,20 @@ from safedial.model.dose import Dose, DoseCurve
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import CONSTANTS, SafetySpec
 from safedial.policies import Policy, as_policy, guaranteed_risk
+from safedial.policies.supports import facts
 from safedial.rounds.rules import OPEN, Rules, by_rule, named_policy
 from safedial.rounds.specfile import SpecFile, load_spec
 from safedial.rounds.validation import make_rules
 from safedial.stats import seed_interval, violation_interval
 from safedial.tools.log_play import Played, play
-from safedial.tools.logged_rounds import SETTING, Array, Outcomes, Rounds, Scores, read_rounds
+from safedial.tools.outcomes import Outcomes, Scores
+from safedial.tools.past_rounds import SETTING, Array, Rounds, read_rounds
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+RATE = "violation_rate"
+"""What a guarantee limits that is one of each round."""
 
 FAR = 10.0
 """Settings scaled by more than this factor lean on the dose curve far from what was given."""
@@ -69,7 +74,8 @@ def doubts(policy: str, outcomes: Outcomes, played: Played, scores: Scores) -> l
         "them.")  # fmt: skip
     add("lowered settings", (rounds.throttled & moved).sum(), "had their setting lowered because of the outcome: it "
         "says nothing about another setting.")  # fmt: skip
-    errs, true = outcomes.rules.spec.sensors_err, any(cost.on == "true" for cost in outcomes.costs.values())
+    errs = "sensor noise" in facts(outcomes.rules.policy.task)
+    true = any(cost.on == "true" for cost in outcomes.costs.values())
     add("measured costs", outcomes.known.sum() if errs and true else 0, "are counted by their measured costs, with the "
         "sensor's error; the guarantee is on the true one.")  # fmt: skip
     if outcomes.exact:
@@ -97,7 +103,8 @@ def doubts(policy: str, outcomes: Outcomes, played: Played, scores: Scores) -> l
         "engine='agent' (--engine agent) has them, and takes longer.")  # fmt: skip
     add("corrections", rounds.corrected, "were corrected later: the corrected values are used from the outcome on, so "
         "decisions between an outcome and its correction may differ from those of the study.")  # fmt: skip
-    add("options of the study", moved.sum() if rounds.exported and outcomes.rules.policy.name in OPEN else 0, "have "
+    open_ = rounds.exported and OPEN.get(outcomes.rules.policy.name)
+    add("options of the study", moved.sum() if open_ else 0, "have "
         "another advice than the study's. An export as .csv has neither its options nor the times of its outcomes: if "
         "this is its own policy, evaluate the study or its export as .jsonl, or state what you left open.")  # fmt: skip
     add(
@@ -126,7 +133,7 @@ def carry_over(outcomes: Outcomes, moved: Array) -> tuple[int, float]:
     name = next(iter(outcomes.curves))
     chosen = outcomes.usable & (before >= 0)
     chosen[chosen] = outcomes.known[before[chosen]]
-    columns = np.column_stack([np.ones(len(before)), outcomes.rounds.raw])[chosen]
+    columns = np.column_stack([np.ones(len(before)), outcomes.rounds.context])[chosen]
     dose = outcomes.rounds.setting[before[chosen]]
     here = outcomes.at_log[name][chosen] if outcomes.exact else 1.0
     cost = (outcomes.rounds.costs[name] - outcomes.rounds.baseline)[chosen] / here
@@ -189,9 +196,9 @@ class PolicyResult:
     @property
     def risk(self) -> float | None:
         """What the policy guarantees at most in a round; None if it guarantees nothing on the realized cost."""
-        stated = GUARANTEES[self.rules.policy.guarantee]
-        each = GUARANTEES[self.rules.spec.guarantee].each_round
-        return float(guaranteed_risk(self.rules.policy, self.rules.spec)) if stated.proved and each else None
+        policy, spec = self.rules.policy, self.rules.spec
+        limited = bool(policy.needs) and GUARANTEES[spec.guarantee].rate == RATE
+        return float(guaranteed_risk(policy, spec)) if limited else None
 
     @property
     def share(self) -> float | None:
@@ -271,7 +278,7 @@ class Evaluation:
                         "logged_" + ("cost" if name == "cost" else f"cost_{name}"): _number(rounds.scored(name)[index])
                         for name in rounds.costs
                     },
-                    **{name: float(value) for name, value in zip(rounds.names, rounds.raw[index], strict=True)},
+                    **{name: float(value) for name, value in zip(rounds.names, rounds.context[index], strict=True)},
                 })  # fmt: skip
         return found
 
@@ -290,7 +297,7 @@ class Evaluation:
     def _labels(self) -> dict[str, list[str]]:
         """Each column that rounds are grouped by, with the group of each round."""
         labels = dict(self.rounds.labels)
-        for name, values in zip(self.rounds.names, self.rounds.raw.T, strict=True):
+        for name, values in zip(self.rounds.names, self.rounds.context.T, strict=True):
             distinct = np.unique(values)
             if distinct.size < 2:
                 continue
@@ -479,12 +486,12 @@ def evaluate(
         parts |= {"baseline_range": live.baseline_range}
     made = [_rules(each, file, rounds, parts, actions) for each in named or [None]]
     results = []
-    for rules in made:
+    for label, rules in zip(_labels(made), made, strict=True):
         outcomes = Outcomes(rules, rounds)
         _check_doses(outcomes)
         step = None if progress is None else partial(progress, rules.policy.name)
         played = play(rules, rounds, outcomes, seed=seed, engine=engine, progress=step)
-        results.append(PolicyResult.of(_label(rules, made), rules, outcomes, played))
+        results.append(PolicyResult.of(label, rules, outcomes, played))
     first = Outcomes(made[0], rounds)
     logged = PolicyResult.of("as logged", made[0], first, Played(first.logged, "log"))
     source = Path(log).name if isinstance(log, (str, Path)) else getattr(log, "name", "log")
@@ -500,8 +507,8 @@ def _as_file(spec: Any) -> SpecFile | None:
 
 
 def _listed(policies: Any) -> list[Any]:
-    one = isinstance(policies, (str, Path, Policy, SpecFile, Mapping))
-    listed: list[Any] = [policies] if one else list(policies or ())
+    several = policies is None or (isinstance(policies, Iterable) and not isinstance(policies, (str, Mapping)))
+    listed: list[Any] = list(policies or ()) if several else [policies]
     return [
         load_spec(each) if isinstance(each, Path) or (isinstance(each, str) and each.endswith(".toml")) else each
         for each in listed
@@ -522,7 +529,7 @@ def _rules(given: Any, file: SpecFile | None, rounds: Rounds, parts: dict[str, A
         stated = GUARANTEES[spec.guarantee]
         given = {"name": stated.default_policy, **stated.default_options}
     policy = named_policy(given) if isinstance(given, Mapping) else as_policy(given)
-    dim = parts["features"].dim if parts["features"] else rounds.raw.shape[1]
+    dim = parts["features"].dim if parts["features"] else rounds.context.shape[1]
     fits = file is None or file.dim is None or file.dim == dim
     way_out = "name the context's columns (context_columns, --context-columns)"
     columns = f"{dim} context columns ({', '.join(rounds.names)})"
@@ -545,7 +552,7 @@ def _left_open(spec: SafetySpec, dim: int, ran: str | None) -> SafetySpec:
     (rounds/rules.py) would take it for a stated one, and choose another radius than the study's. Where the policy
     that `ran` is not under the rule, the study holds the default ridge.
     """
-    if not (spec.states_ridge and GUARANTEES[spec.guarantee].from_constants):
+    if not (spec.states_ridge and GUARANTEES[spec.guarantee].constants):
         return spec
     left = replace(spec, ridge=None)
     plain = ran is not None and ran not in OPEN and spec.ridge == left.ridge
@@ -554,21 +561,18 @@ def _left_open(spec: SafetySpec, dim: int, ran: str | None) -> SafetySpec:
 
 def _spec_for(policy: Policy, spec: SafetySpec) -> SafetySpec:
     """The spec, or, for a policy of another guarantee, one with the same threshold, constants and risk."""
-    given, stated = GUARANTEES[policy.guarantee], GUARANTEES[spec.guarantee]
-    kinds = [(each.exchangeable, each.bracketed, each.gaussian) for each in (given, stated)]
-    if kinds[0] == kinds[1]:
+    under = GUARANTEES[policy.guarantee].under
+    if {spec.guarantee} & set(under):
         return spec
-    fields: dict[str, Any] = {name: getattr(spec, name) for name in CONSTANTS if not given.bracketed}
-    fields = {name: value for name, value in fields.items() if value is not None}
-    fields |= {"threshold": spec.threshold} if spec.costs is None else {"costs": spec.costs}
-    if given.exchangeable or given.gaussian:
-        fields["guarantee"] = policy.guarantee
-        return SafetySpec(**fields, violation_risk=float(spec.guaranteed_risk))
-    lacking = [name for name in CONSTANTS if name not in fields]
+    needed, usable = GUARANTEES[under[0]], GUARANTEES[policy.guarantee].start != "declared"
+    names = ("threshold", "costs", *(CONSTANTS if usable else ()))
+    fields: dict[str, Any] = {name: getattr(spec, name) for name in names if getattr(spec, name) is not None}
+    lacking = [name for name in needed.constants if name not in fields]
     rule = f"needs constants that a spec with guarantee = {spec.guarantee!r} does not state: {', '.join(lacking)}"
     way_out = "state them, or give the policy in a spec file of its own"
     require(not lacking, "policy", policy.name, rule, way_out)
-    return SafetySpec(**fields, total_risk=float(spec.guaranteed_risk))
+    risk = "total_risk" if needed.constants else "violation_risk"
+    return SafetySpec(**fields | {"guarantee": under[0], risk: float(spec.guaranteed_risk)})
 
 
 def _check_doses(outcomes: Outcomes) -> None:
@@ -578,9 +582,8 @@ def _check_doses(outcomes: Outcomes) -> None:
     require(bool(np.any(outcomes.usable)), "log", f"{count} rows", rule, way_out)
 
 
-def _label(rules: Rules, made: list[Rules]) -> str:
-    """A policy's name, with its place where several have the same."""
-    name = rules.policy.name
-    same = [each for each in made if each.policy.name == name]
-    place = next(number for number, each in enumerate(same, start=1) if each is rules)
-    return name if len(same) == 1 else f"{name} {place}"
+def _labels(made: list[Rules]) -> list[str]:
+    """The policies' names, with their places where several have the same."""
+    names = [rules.policy.name for rules in made]
+    places = [names[: index + 1].count(name) for index, name in enumerate(names)]
+    return [name if names.count(name) == 1 else f"{name} {place}" for name, place in zip(names, places, strict=True)]

@@ -1,5 +1,14 @@
 """Checks of what a certified guarantee rests on: norms, tails, linearity, drift, dose curve, noise, influence, doses.
 
+They use normalised outcomes, and residuals taken before each round's update:
+
+    y_t = (C_t − b₀)/g_c(α_t)   or   R_t/g_r(α_t)        e_t = y_t − ⟨x_t, μ̂_{t−1}⟩
+
+μ̂_{t−1} is the policy's estimate from the rounds before t, so e_t = ξ_t + ⟨x_t, μ* − μ̂_{t−1}⟩: noise, and an error
+that was fixed before the noise was drawn. Residuals of a fit that includes the round are smaller than the noise and
+would hide what the checks look for. Rounds at intensity 0 carry no information and are left out. With sensor noise
+every row is multiplied by √ω (bounds/estimate.py), which makes its noise κ-sub-Gaussian again.
+
 **Confounded doses.** If a doctor chooses doses by what they see, only the model separates the effect of the dose from
 that of the context: if the mean bends with a feature that guides the doses, a fitted dose curve bends instead.
 
@@ -16,26 +25,153 @@ it ever reaches 1/a with probability at most a, however often you look. Every k 
 
 from __future__ import annotations
 
+import html
 import math
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.tools.findings import (
-    Array,
-    Finding,
+from safedial.bounds.margin import margin_assumptions
+from safedial.errors import require
+from safedial.model.costs import require_one_cost
+from safedial.model.dose import Dose
+from safedial.model.guarantee import GUARANTEES
+from safedial.model.namespace import Array
+from safedial.model.spec import CONSTANTS, SafetySpec
+from safedial.policies.supports import facts
+from safedial.rounds.log_file import Log
+from safedial.tools.evidence import (
     Moments,
-    Process,
-    Rounds,
     average,
     bounded_least_squares,
-    finding,
     least_squares,
+    marks,
     mixture,
     running,
     spread,
 )
+from safedial.tools.findings import Finding, Process, draw_evidence, finding
+from safedial.tools.log_watch import watch_counts
+from safedial.tools.pages import COLOURS, FILL, legend_below, new_figure, title
+from safedial.tools.walk import LogCase, LogTest, Walk, require_rounds
+
+Target = Literal["cost", "reward"]
+
+ESTIMATION_SHARE = 0.1
+"""The share of a check's level that its confidence set uses."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Residuals:
+    """The informative rounds of a walk, in order; n rows.
+
+    Attributes:
+        number: the rounds' numbers in the log.
+        context: (n, d), as the policy saw them; all_norms: of every row, informative or not.
+        rows, outcome: √ω·context and √ω·y.
+        fitted: ⟨x_t, μ̂_{t−1}⟩, known before the outcome.
+        residual: √ω·e_t. slack: what its error part is at most, β_t·width_t·√ω, with probability ≥ 1 − `slack_risk`.
+        free: which rounds have no recorded advice.
+        noise: κ of the target. horizon: the planned number of rounds, fixed in advance.
+    """
+
+    target: str
+    spec: SafetySpec
+    walk: Walk
+    noise: float
+    horizon: int
+    number: Array
+    all_norms: Array
+    names: tuple[str, ...]
+    context: Array
+    action: Array
+    free: NDArray[np.bool_]
+    intensity: Array
+    weight: Array
+    rows: Array
+    outcome: Array
+    fitted: Array
+    residual: Array
+    slack: Array
+    gram: Array
+    coef: Array
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    @property
+    def at(self) -> NDArray[np.int64]:
+        """The rounds at which evidence is taken."""
+        return marks(len(self))
+
+
+def read_residuals(
+    log: Log,
+    spec: SafetySpec,
+    dose: Dose | None = None,
+    *,
+    target: str = "cost",
+    horizon: int | None = None,
+    slack_risk: float = 0.005,
+) -> Residuals:
+    """The residuals of a log, walked through the certified policy with the `mixture` radius.
+
+    >>> from safedial.simulation.results import simulated_log
+    >>> from safedial.simulation.linear_world import LinearWorld
+    >>> spec = SafetySpec(threshold=0.5, total_risk=0.05, reward_noise=0.3, cost_noise=0.3, coefficient_bound=1,
+    ...                   context_bound=1)
+    >>> rounds = read_residuals(simulated_log("hp_probe", LinearWorld(dim=3), spec, rounds=200), spec)
+    >>> len(rounds), bool(abs(rounds.residual[100:].std() - 0.3) < 0.05)
+    (200, True)
+    """  # fmt: skip
+    require(target in ("cost", "reward"), "target", target, "must be cost or reward")
+    lacking = [name for name in CONSTANTS if getattr(spec, name) is None]
+    rule = "are not in the spec, and the checks test constants"
+    require(not lacking, "spec", lacking, rule, "a conformal guarantee assumes exchangeability: an Agent watches it")
+    planned = len(log) if horizon is None else horizon
+    rule = f"must be a whole number of rounds, at least the log's {len(log)}"
+    fits = type(planned) is int and planned >= len(log)
+    require(fits, "horizon", planned, rule, "it is fixed before the first round")
+    case = LogCase(log=log, spec=replace(spec, estimation_risk=slack_risk), dose=dose, level=slack_risk)
+    walk = case.walked(("reward", "cost", "cost_slack", f"{target}_far"), {"radius": "mixture"})
+    told, rounds, numbers = walk.told, walk.rounds, walk.numbers
+    require_rounds(told, 2 * log.dim + 8, f" at dimension {log.dim}")
+    used = np.flatnonzero(told.weight > 0.0)
+    weight, root = told.weight[used], np.sqrt(told.weight[used])
+    # The mean cost lies within its slack below the number, which is raised for rounding: so the estimate is between.
+    fitted = {"cost": numbers["cost"] - 0.5 * numbers["cost_slack"], "reward": numbers["reward"]}
+    outcomes = {"cost": (told.cost, told.intensity), "reward": (told.reward, told.reward_intensity)}
+    outcome, intensity, fitted = (each[used] for each in (*outcomes[target], fitted[target]))
+    rows = root[:, None] * rounds.context[used]
+    gram = rows.T @ rows + spec.ridge * np.eye(log.dim)
+    return Residuals(
+        target=target,
+        spec=spec,
+        walk=walk,
+        noise=float(spec.cost_noise if target == "cost" else spec.reward_noise),
+        horizon=planned,
+        number=rounds.number[used],
+        all_norms=np.linalg.norm(rounds.context, axis=1),
+        names=rounds.names,
+        context=rounds.context[used],
+        action=rounds.setting[used],
+        free=np.isnan(rounds.advised[used]),
+        intensity=intensity,
+        weight=weight,
+        rows=rows,
+        outcome=root * outcome,
+        fitted=fitted,
+        residual=root * (outcome - fitted),
+        slack=root * numbers[f"{target}_far"][used],
+        gram=gram,
+        coef=np.linalg.solve(gram, rows.T @ (root * outcome)),
+    )
+
+
+# --- Norm bounds
 
 NORM_SIZES = (1.0, 3.0, 10.0)
 """Prior deviations of the coefficients, as multiples of S; each gets an equal bet."""
@@ -43,8 +179,8 @@ NORM_SIZES = (1.0, 3.0, 10.0)
 ROUNDING = 1e-9
 
 
-def check_norms(rounds: Rounds, *, needed: float) -> Finding:
-    """Bets on any μ against the best fit with ‖μ‖ ≤ S (`mixture` in findings.py); a context longer than L is a flag.
+def check_norms(rounds: Residuals, *, needed: float) -> Finding:
+    """Bets on any μ against the best fit with ‖μ‖ ≤ S (`mixture` in evidence.py); a context longer than L is a flag.
 
     Contexts are checked in every row, with or without a dose. The radius and the cut at S‖x‖ both depend on S; L is
     only checked.
@@ -87,10 +223,10 @@ TELLING = 3e-3
 """That last bet's largest product of a height's chance and its odds multiple."""
 
 
-def check_tails(rounds: Rounds, *, needed: float) -> Finding:
+def check_tails(rounds: Residuals, *, needed: float) -> Finding:
     """Two kinds of bets, in equal shares.
 
-    * On width: `spread` over all rounds (findings.py).
+    * On width: `spread` over all rounds (evidence.py).
     * On rare large residuals: |ξ| > qκ has probability ≤ p = 2e^{−q²/2}, or 2Φ(−q) if the spec's margin assumes
       Gaussian noise. On the event of the confidence set |e_t| > qκ + slack_t implies it, so Π m^v/(1 + p(m − 1)) is a
       supermartingale there, as in bounds/monitor.py.
@@ -131,7 +267,7 @@ def check_tails(rounds: Rounds, *, needed: float) -> Finding:
     )
 
 
-def _chances(rounds: Rounds) -> Array:
+def _chances(rounds: Residuals) -> Array:
     """p at each height: what the stated noise allows."""
     from scipy.special import ndtr
 
@@ -140,7 +276,7 @@ def _chances(rounds: Rounds) -> Array:
     return 2.0 * np.exp(-0.5 * HEIGHTS**2)
 
 
-def _broken(rounds: Rounds) -> str:
+def _broken(rounds: Residuals) -> str:
     if rounds.target == "reward":
         return "This costs reward, not safety: the reward's constant plays no part in safety. State a larger κ."
     return (
@@ -161,7 +297,7 @@ LARGEST_QUADRATIC = 12
 """Up to this dimension all squares and products are tried as well."""
 
 
-def bends(rounds: Rounds) -> list[Array]:
+def bends(rounds: Residuals) -> list[Array]:
     """Sets of further features, each known before the outcome: powers of the prediction (1, ĉ², ĉ³), all quadratics."""
     reach = rounds.spec.coefficient_bound * rounds.spec.context_bound
     share = np.clip(rounds.fitted / reach, -2.0, 2.0)
@@ -174,7 +310,7 @@ def bends(rounds: Rounds) -> list[Array]:
     return sets
 
 
-def against_features(rounds: Rounds, extra: Array, sizes: Array) -> Array:
+def against_features(rounds: Residuals, extra: Array, sizes: Array) -> Array:
     """ln E over time of a mean ⟨x,μ⟩ + ⟨extra,ν⟩ against ⟨x,μ⟩ with any μ; `sizes` (k, 1): deviations of ν tried."""
     root = np.sqrt(rounds.weight)[:, None]
     dim = rounds.rows.shape[1]
@@ -186,8 +322,8 @@ def against_features(rounds: Rounds, extra: Array, sizes: Array) -> Array:
     return average([mixture(moments, prior, rounds.noise, least) for prior in priors], axis=0)
 
 
-def check_linearity(rounds: Rounds, *, needed: float) -> Finding:
-    """Bets on bent means against every linear one (`mixture` in findings.py)."""
+def check_linearity(rounds: Residuals, *, needed: float) -> Finding:
+    """Bets on bent means against every linear one (`mixture` in evidence.py)."""
     reach = rounds.spec.coefficient_bound * rounds.spec.context_bound
     sizes = reach * np.array(BEND_SIZES)[:, None]
     logs = average([against_features(rounds, extra, sizes) for extra in bends(rounds)], axis=0)
@@ -224,7 +360,7 @@ STEPS = (0.25, 0.5, 0.75)
 """Shares of the horizon at which a sudden change is tried."""
 
 
-def check_drift(rounds: Rounds, *, needed: float) -> Finding:
+def check_drift(rounds: Residuals, *, needed: float) -> Finding:
     """Bets on coefficients that change, gradually over the horizon or at once, against constant ones.
 
     The horizon must be fixed before the first outcome; a log that ended because of an outcome has none.
@@ -248,7 +384,7 @@ def check_drift(rounds: Rounds, *, needed: float) -> Finding:
     )
 
 
-def _halves(rounds: Rounds) -> tuple[np.ndarray, np.ndarray]:
+def _halves(rounds: Residuals) -> tuple[np.ndarray, np.ndarray]:
     ridge = rounds.spec.ridge * np.eye(rounds.rows.shape[1])
     middle = len(rounds) // 2
     parts = (rounds.rows[:middle], rounds.outcome[:middle]), (rounds.rows[middle:], rounds.outcome[middle:])
@@ -268,7 +404,7 @@ SMALLEST = 1e-4
 """The intensity below which 1/g is capped."""
 
 
-def departures(rounds: Rounds) -> tuple[Array, Array]:
+def departures(rounds: Residuals) -> tuple[Array, Array]:
     """Features known before the outcome. If the true curve is h, the normalised mean is (h/g)⟨x,μ⟩: the prediction
     times a function of the dose. If C = b + g(α)(c + ξ), it is c + b/g.
     """
@@ -278,8 +414,8 @@ def departures(rounds: Rounds) -> tuple[Array, Array]:
     return rounds.fitted[:, None] * shape, 1.0 / np.maximum(rounds.intensity, SMALLEST)[:, None]
 
 
-def check_dose_curve(rounds: Rounds, *, needed: float) -> Finding:
-    """Bets on normalised means that depend on the dose, against those that do not (`mixture` in findings.py)."""
+def check_dose_curve(rounds: Residuals, *, needed: float) -> Finding:
+    """Bets on normalised means that depend on the dose, against those that do not (`mixture` in evidence.py)."""
     ratio, base = departures(rounds)
     spec = rounds.spec
     unit = spec.threshold if rounds.target == "cost" else spec.coefficient_bound * spec.context_bound
@@ -315,7 +451,7 @@ FEATURES = 20
 """The most features with regions of their own: each region needs a separate fit."""
 
 
-def regions(rounds: Rounds) -> dict[str, NDArray[np.bool_]]:
+def regions(rounds: Residuals) -> dict[str, NDArray[np.bool_]]:
     """The region of each round: low and high thirds of the action, the prediction, the context's norm, and each of the
     first `FEATURES` features and its size.
 
@@ -350,8 +486,8 @@ def _cuts(values: Array) -> tuple[Array, Array]:
     return low, high
 
 
-def check_noise(rounds: Rounds, *, needed: float) -> Finding:
-    """`spread` within each region (findings.py), averaged over regions; a region without rounds counts as 1."""
+def check_noise(rounds: Residuals, *, needed: float) -> Finding:
+    """`spread` within each region (evidence.py), averaged over regions; a region without rounds counts as 1."""
     places = regions(rounds)
     inside = {name: running(rounds.rows, rounds.outcome, rounds.at, mask) for name, mask in places.items()}
     by_region = {name: spread(moments, rounds.noise) for name, moments in inside.items()}
@@ -375,8 +511,8 @@ def check_noise(rounds: Rounds, *, needed: float) -> Finding:
     )
 
 
-def _narrower(rounds: Rounds) -> str:
-    if rounds.target == "cost" and rounds.spec.learns_noise:
+def _narrower(rounds: Residuals) -> str:
+    if rounds.target == "cost" and "learned noise" in facts(rounds.walk.policy.task):
         return (
             f"The margin '{rounds.spec.margin}' also assumes that the noise is the same in every part, which is not "
             "tested: compare the deviations by part."
@@ -394,7 +530,7 @@ NAMED = 5
 """How many rounds are named."""
 
 
-def shifts(rounds: Rounds) -> Array:
+def shifts(rounds: Residuals) -> Array:
     """‖μ̂ − μ̂₍₋ₜ₎‖_Σ: how far the last estimate moves, in the norm of the radius, if round t is left out.
 
     With h = xᵀΣ⁻¹x and r the fit's own residual it is |r|√h/(1 − h) (Sherman–Morrison).
@@ -404,7 +540,7 @@ def shifts(rounds: Rounds) -> Array:
     return np.abs(own) * np.sqrt(leverage) / np.maximum(1.0 - leverage, 1e-12)
 
 
-def check_influence(rounds: Rounds, *, needed: float) -> Finding:
+def check_influence(rounds: Residuals, *, needed: float) -> Finding:
     """Σ_t f(p_t)/horizon with p_t = 2exp(−u²/2), u the residual beyond its slack in units of κ, and f(p) = 1/(2√p).
 
     p_t is at least uniform on the event of the confidence set, and f has mean 1 under the uniform law, so each term has
@@ -527,7 +663,7 @@ BROKEN = (
 )
 
 
-def check_confounding(rounds: Rounds, *, needed: float) -> Finding:
+def check_confounding(rounds: Residuals, *, needed: float) -> Finding:
     """`assignment` over the rounds without recorded advice: doses that this package advised follow the context by a
     known rule.
     """
@@ -561,3 +697,107 @@ CHECKS = {
     "influence": check_influence,
 }
 """All checks of a certified guarantee, by name."""
+
+
+def needed_evidence(level: float) -> float:
+    """The evidence at which each check raises its flag.
+
+    >>> round(needed_evidence(0.05), 1)
+    177.8
+    """
+    return len(CHECKS) / ((1.0 - ESTIMATION_SHARE) * level)
+
+
+def check(case: LogCase) -> tuple[Residuals, list[Finding]]:
+    """The residuals, and all findings. By the union bound, the chance of any false flag in the whole life of a study is
+    at most `level`, however the checks depend on each other; a tenth of the level covers the confidence set that
+    `tails` and `influence` use. Checks of the reward are a separate family.
+    """
+    require_one_cost(case.spec)
+    needed, given = needed_evidence(case.level), {"target": case.target, "horizon": case.horizon}
+    slack_risk = ESTIMATION_SHARE * case.level
+    rounds = read_residuals(case.log.prefix, case.spec, case.dose, **given, slack_risk=slack_risk)
+    return rounds, [each(rounds, needed=needed) for each in CHECKS.values()]
+
+
+# --- The page
+
+SHOWN_REGIONS = 8
+
+
+def _figure(rounds: Residuals, findings: Sequence[Finding]) -> Any:
+    by_name = {each.name: each for each in findings}
+    figure, axes = new_figure(columns=3, rows=2, height=2.5)
+    draw_evidence(axes[0], findings)
+    _residuals(axes[1], rounds, by_name["influence"])
+    _tails(axes[2], rounds)
+    _bands(axes[3], by_name["linearity"], rounds, f"predicted {rounds.target} per unit", rounds.fitted)
+    _bands(axes[4], by_name["dose_curve"], rounds, "action", rounds.action)
+    _regions(axes[5], by_name["noise"], rounds)
+    legend_below(figure, *axes[0].get_legend_handles_labels(), ncols=len(findings))
+    return figure
+
+
+def _residuals(panel: Any, rounds: Residuals, found: Finding) -> None:
+    scaled = rounds.residual / rounds.noise
+    panel.plot(rounds.number, scaled, ".", color=COLOURS["hp_ucb"], markersize=2, alpha=0.6)
+    odd = np.isin(rounds.number, found.details["odd_rounds"])
+    panel.plot(rounds.number[odd], scaled[odd], "o", color=COLOURS["on_expectation"], markersize=5, fillstyle="none")
+    height = np.sqrt(2.0 * np.log(2.0 * len(rounds)))
+    for edge in (-height, height):
+        panel.axhline(edge, color="grey", linestyle="--", linewidth=1)
+    title(panel, "residuals before each update, in units of κ")
+    panel.set_xlabel("round")
+
+
+def _tails(panel: Any, rounds: Residuals) -> None:
+    sizes = np.sort(np.abs(rounds.residual) / rounds.noise)
+    share = 1.0 - np.arange(len(sizes)) / len(sizes)
+    grid = np.linspace(0.0, max(4.0, float(sizes[-1])), 100)
+    panel.step(sizes, share, where="post", color=COLOURS["hp_ucb"], linewidth=1.2, label="residuals")
+    bound = np.minimum(2.0 * np.exp(-0.5 * grid**2), 1.0)
+    panel.plot(grid, bound, color="grey", linestyle="--", linewidth=1, label="at most, by κ")
+    panel.set(yscale="log", ylim=(0.3 / len(sizes), 1.5), xlabel="q")
+    title(panel, "share of residuals beyond q·κ")
+    panel.legend(fontsize=6, frameon=False)
+
+
+def _bands(panel: Any, found: Finding, rounds: Residuals, words: str, across: Any) -> None:
+    panel.plot(across, rounds.residual, ".", color="0.75", markersize=2, zorder=0)
+    panel.plot(
+        found.details["bands"], found.details["mean_residuals"], "o-", color=COLOURS["on_expectation"], markersize=4
+    )
+    panel.axhline(0.0, color="grey", linewidth=0.8)
+    edge = 3.0 * rounds.noise
+    panel.set(ylim=(-edge, edge), xlabel=words)
+    title(panel, f"{found.title.lower()}: residuals, and their means in bands")
+
+
+def _regions(panel: Any, found: Finding, rounds: Residuals) -> None:
+    sizes = sorted(found.details["deviations"].items(), key=lambda pair: pair[1])[-SHOWN_REGIONS:]
+    panel.barh([name for name, _ in sizes], [size for _, size in sizes], color=FILL, height=0.6)
+    panel.axvline(rounds.noise, color="grey", linestyle="--", linewidth=1)
+    panel.tick_params(axis="y", labelsize=6)
+    title(panel, "noise by region (dashed: κ)")
+    panel.set_xlabel("deviation")
+
+
+def _guarantee(rounds: Residuals) -> str:
+    spec, margins = rounds.spec, "".join(f"; {each}" for each in margin_assumptions(rounds.spec))
+    return (
+        f"{rounds.target} checked. The spec guarantees P(cost &gt; {spec.threshold:g}) ≤ {spec.guaranteed_risk:.3g} in "
+        f"{GUARANTEES[spec.guarantee].span} if S = {spec.coefficient_bound:g}, L = {spec.context_bound:g}, κ = "
+        f"{spec.cost_noise:g} (cost) and the dose curve hold, the mean is linear, and noise is sub-Gaussian given the "
+        f"past{html.escape(margins)}."
+    )
+
+
+TEST = LogTest(
+    check=check,
+    targets=("cost", "reward"),
+    watch=watch_counts,
+    figure=_figure,
+    drawn="Evidence over time, residuals, tails, residuals by prediction and action, noise by region",
+    guarantee=_guarantee,
+    slack="; a tenth of it covers the confidence set that two of the checks use",
+)

@@ -16,6 +16,7 @@ import numpy as np
 
 from safedial.errors import InvalidInput, require
 from safedial.model.costs import as_stated
+from safedial.policies.supports import facts
 from safedial.rounds.agent import Agent
 from safedial.rounds.rules import Rules
 from safedial.simulation.replay import replay
@@ -23,7 +24,9 @@ from safedial.study.event import EVENT_KINDS, Event
 from safedial.study.reducer import body_of, decide_next, noted_in, question_of, update_state
 from safedial.study.state import State
 from safedial.study.study_spec import StudySpec
-from safedial.tools.logged_rounds import Array, Outcomes, Rounds
+from safedial.tools.outcomes import Outcomes
+from safedial.tools.past_rounds import Array, Rounds
+from safedial.tools.walk import proposals
 
 LONG = 20_000
 """Rounds from which `replay` takes the place of an Agent, where it can."""
@@ -60,12 +63,10 @@ def play(rules: Rules, rounds: Rounds, outcomes: Outcomes, *, seed: int, engine:
 
 def _check_columns(rules: Rules, rounds: Rounds, outcomes: Outcomes) -> None:
     """Refuse a policy that needs what the log lacks."""
-    options, name = rules.policy.options, rules.policy.name
+    name = rules.policy.name
     rewarded = not outcomes.needs_reward or bool(np.isfinite(rounds.reward).any())
     require(rewarded, "log", list(rounds.names), f"lacks the column `reward`, which {name} learns from", "add it")
-    rule = f"lacks the column `proposal`, which {name} scales"
-    way_out = "add what was proposed in each round, or name another `base`"
-    require(options.get("base") != "proposal" or rounds.proposal is not None, "log", list(rounds.names), rule, way_out)
+    proposals(rules.policy, rounds)
 
 
 def _play_agent(rules: Rules, rounds: Rounds, outcomes: Outcomes, seed: int, progress: Progress) -> Played:
@@ -75,12 +76,12 @@ def _play_agent(rules: Rules, rounds: Rounds, outcomes: Outcomes, seed: int, pro
         cost = as_stated(rules.spec, dict(zip(rounds.costs, costs, strict=True)))
         agent.update(context, action, reward, cost, baseline_cost=baseline)
     advised, stopped = np.empty(len(rounds)), None
-    proposed = rounds.proposal if rules.policy.options.get("base") == "proposal" else None
+    proposed = proposals(rules.policy, rounds)
     for index in range(len(rounds)):
         question: Any = {} if proposed is None else {"proposal": float(proposed[index])}
         baseline = float(rounds.baseline[index])
         try:
-            decision = agent.decide(rounds.raw[index], baseline_cost=baseline, allow_extrapolation=True, **question)
+            decision = agent.decide(rounds.context[index], baseline_cost=baseline, allow_extrapolation=True, **question)
             advised[index] = decision.action
             told, unrelated = outcomes.told(index, decision.action), rounds.unrelated[index]
             if told is not None:
@@ -98,27 +99,26 @@ def _play_agent(rules: Rules, rounds: Rounds, outcomes: Outcomes, seed: int, pro
 
 def _play_replay(rules: Rules, rounds: Rounds, outcomes: Outcomes, seed: int, progress: Progress) -> Played:
     plain = rules.dial.levels is None and not rounds.past and rules.fallback_action == rules.dial.low
-    one = rules.spec.costs is None and outcomes.exact and not rules.policy.options.get("either")
+    stated = facts(rules.policy.task)
+    one = "several costs" not in stated and outcomes.exact and not rules.policy.options.get("either")
     rule = "does not know levels of a dial, earlier rounds, a fallback, several costs, brackets or costs of 0 or 1"
     require(plain and one, "engine", "replay", rule, "use engine='agent' (--engine agent)")
-    errs = rules.spec.reward_sensor_noise or rules.spec.cost_sensor_noise
-    way_out = "use engine='agent' (--engine agent)"
+    way_out, errs = "use engine='agent' (--engine agent)", "sensor noise" in stated
     require(not errs, "engine", "replay", "cannot tell a sensor's error from noise", way_out)
     usable, features = outcomes.usable & np.isfinite(rounds.reward), rules.features
     with np.errstate(divide="ignore", invalid="ignore"):
         rewards = np.where(usable, rounds.reward / outcomes.reward_at_log, math.nan)
         costs = np.where(usable, (rounds.costs["cost"] - rounds.baseline) / outcomes.at_log["cost"], math.nan)
-    coins = np.random.default_rng(seed).random(len(rounds)) if rules.policy.randomised else None
     played = replay(
         rules.policy,
-        rounds.raw if features is None else np.array([features.transform(row) for row in rounds.raw]),
+        rounds.context if features is None else np.array([features.transform(row) for row in rounds.context]),
         rewards,
         costs,
         rules.spec,
         dose=rules.dose,
         informative=usable,
         baseline_cost=rounds.baseline if rounds.baseline.any() else 0.0,
-        coins=coins,
+        coins=np.random.default_rng(seed).random(len(rounds)),
         progress=progress,
     )
     return Played(rules.dial.low + played.action[0] * (rules.dial.high - rules.dial.low), "replay")

@@ -12,7 +12,6 @@ from typing import Any
 
 from safedial.io import html_table, output_folder, provenance, read_rows, write_json, write_rows, write_text
 from safedial.model.dial import Dial, significant
-from safedial.model.guarantee import GUARANTEES
 from safedial.rounds.rules import write_parts
 from safedial.rounds.specfile import save_spec
 from safedial.tools.candidates import MEANING
@@ -30,9 +29,7 @@ from safedial.tools.pages import (
     save,
     title,
 )
-from safedial.tools.planning import LinearWorlds, Plan
-from safedial.tools.scenarios import SMALL
-from safedial.tools.tolerances import Tolerances
+from safedial.tools.planning import Plan
 from safedial.version import __version__
 
 RAREST = 1e-5
@@ -108,29 +105,6 @@ def _rates(panel: Any, table: list[dict[str, Any]]) -> None:
 
 # --- `safedial plan --out`: data, a picture and one page
 
-HEADS = {
-    "scenario": "scenario",
-    "violations": "violations",
-    "violations_high": "19 of 20: ≤",
-    "violation_rate": "rate",
-    "any_violation": "any",
-    "reward_share": "reward",
-    "attainable_share": "attainable",
-    "half_reward_round": "half from",
-    "last_dose": "last dose",
-    "small_doses": "small doses",
-    "alarms": "alarms",
-}
-
-BRACKET_HEADS = {
-    **{name: HEADS[name] for name in ("scenario", "violations", "violations_high", "violation_rate")},
-    "worst_rate": "worst round",
-    "worst_round": "which",
-    "first_above_start": "climbs from",
-    "last_dose": "last scale",
-    "reward_share": "share",
-}
-
 
 def cell(name: str, value: Any) -> str:
     """A quantity formatted for reading.
@@ -149,7 +123,7 @@ def cell(name: str, value: Any) -> str:
     return value if isinstance(value, str) else significant(value, 3)
 
 
-def lines(plan: Plan, names: Sequence[str] = tuple(HEADS)) -> list[list[str]]:
+def lines(plan: Plan, names: Sequence[str]) -> list[list[str]]:
     """The operating characteristics as text, one list per scenario, with a star if the guarantee is not proved there.
     Doses are in the dial's units.
     """
@@ -188,79 +162,23 @@ def write_plan(folder: Path, plan: Plan, *, seconds: float) -> list[Path]:
 
 
 def _body(plan: Plan, place: Path) -> list[str]:
+    worlds, risk = plan.worlds, plan.table[0]["guaranteed_risk"]
     truths = "".join(
         f"<li><strong>{html.escape(each.scenario.name)}</strong>: {html.escape(each.scenario.words)}</li>"
         for each in plan.forecasts
     )
     words = "".join(f"<p>{html.escape(line)}</p>" for line in plan.words())
-    return PAGES[type(plan.worlds)](plan, place, words, truths)
-
-
-def _linear_body(plan: Plan, place: Path, words: str, truths: str) -> list[str]:
-    spec = plan.spec
     return [
         "<h1>What to expect of this study</h1>",
-        f"<p>{html.escape(plan.policy.label)}, {plan.rounds} rounds, {plan.dim} features, threshold {spec.threshold:g}, risk {plan.table[0]['guaranteed_risk']:.3g} in {GUARANTEES[spec.guarantee].span}; "
-        f"{_constants(plan)}, dose curve {html.escape(plan.dose.cost.words)}{f', baseline cost {plan.baseline_cost:g}' if plan.baseline_cost else ''}. "
-        f"Every scenario was simulated {plan.seeds} times with different true coefficients.</p>",
+        f"<p>{html.escape(plan.policy.label)}, {plan.rounds} rounds, {html.escape(worlds.stated(plan, risk))}. Every scenario was simulated {plan.seeds} times{worlds.varied}.</p>",
         f'<div class="claim">{words}</div>',
-        image(place / "plan.png", "Dose, reward and violations over time, and the violation rate of every scenario"),
+        image(place / "plan.png", worlds.pictured),
         "<h2>Operating characteristics</h2>",
-        html_table(list(HEADS.values()), lines(plan)),
-        "<p><small>* the guarantee is not proved there. Violations: rounds of a study with a cost above the threshold, on average, and at most in 19 of 20 studies; any: studies with one. Reward is the share of what an all-knowing policy earns, without noise; attainable: the share of what a policy earns which knows the cost and must learn only the sign of the reward; "
-        f"half reward: the first round from which a twentieth of the study earns half of that. Doses are {_unit(plan)}; small ones are below {plan.dial.amount(SMALL)}. Monitor: alarm at evidence 100.</small></p>",
+        html_table(list(worlds.page_heads.values()), lines(plan, tuple(worlds.page_heads))),
+        f"<p><small>* the guarantee is not proved there. {worlds.legend(plan)}</small></p>",
         f"<h2>The scenarios</h2><ul>{truths}</ul>",
-        f"<p><small>A forecast of simulated linear worlds, not a guarantee about yours. safedial {__version__}.</small></p>",
+        f"<p><small>A forecast of simulated {worlds.kind} worlds, not a guarantee about yours. safedial {__version__}.</small></p>",
     ]
-
-
-def bracket_words(plan: Plan) -> str:
-    """The bracket, or that of each cost."""
-    costs = plan.spec.costs
-    brackets = {"": plan.policy.options["growth"]}
-    if costs is not None:
-        brackets = {f"{name}: ": cost.growth for name, cost in costs.items()}
-    return "; ".join(
-        name + ", ".join(f"{part} = {value}" for part, value in each.to_dict().items())
-        for name, each in brackets.items()
-    )
-
-
-def _bracket_body(plan: Plan, place: Path, words: str, truths: str) -> list[str]:
-    return [
-        "<h1>What to expect of this study</h1>",
-        f"<p>{html.escape(plan.policy.label)}, {plan.rounds} rounds, risk {plan.table[0]['guaranteed_risk']:.3g} a round; bracket: {html.escape(bracket_words(plan))}; start {plan.policy.options['start_scale']:g} times the base, climb limit {plan.policy.options['climb']}. Every scenario was simulated {plan.seeds} times.</p>",
-        f'<div class="claim">{words}</div>',
-        image(place / "plan.png", "Scale and excesses over time, and the violation rate of every scenario"),
-        "<h2>Operating characteristics</h2>",
-        html_table(list(BRACKET_HEADS.values()), lines(plan, tuple(BRACKET_HEADS))),
-        "<p><small>* the guarantee is not proved there. Worst round: the largest chance of an excess in one round, over studies, and which round (for a learned base the mean of ten rounds from there on); climbs from: the first round in which most studies give more than the start; share: of an all-knowing policy's scale.</small></p>",
-        f"<h2>The scenarios</h2><ul>{truths}</ul>",
-        f"<p><small>A forecast of simulated dose-response worlds, not a guarantee about yours. safedial {__version__}.</small></p>",
-    ]
-
-
-PAGES = {LinearWorlds: _linear_body, Tolerances: _bracket_body}
-
-
-def _constants(plan: Plan) -> str:
-    spec = plan.spec
-    names = {"cost_noise": "κ (cost)", "reward_noise": "κ (reward)", "coefficient_bound": "S", "context_bound": "L"}
-    told = {name: f"{words} = {getattr(spec, name):g}" for name, words in names.items()}
-    parts = [[words for name, words in told.items() if (name in plan.assumed) == chosen] for chosen in (False, True)]
-    return "; ".join(
-        f"{head}: {', '.join(part)}" for head, part in zip(("stated", "assumed"), parts, strict=True) if part
-    )
-
-
-def _unit(plan: Plan) -> str:
-    return (
-        f"in {plan.dial.unit}"
-        if plan.dial.unit
-        else "shares of the dial"
-        if plan.dial.is_plain
-        else "settings of the dial"
-    )
 
 
 # --- `safedial choose --out`: tables, a picture and the first policy's spec file

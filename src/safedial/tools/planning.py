@@ -9,33 +9,22 @@ worlds (tolerances.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
-from safedial.errors import InvalidInput, is_whole, require
+from safedial.errors import require
 from safedial.io import card, data_frame
 from safedial.model.dial import Dial, significant
 from safedial.model.dose import Dose, DoseCurve, as_dose
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec
-from safedial.policies import POLICIES, Policy, as_policy
+from safedial.policies import Policy, as_policy
 from safedial.rounds.rules import by_rule, named_policy
-from safedial.simulation.dose_response import DoseResponseWorld
-from safedial.simulation.engines import pays
 from safedial.simulation.run import find_policy, is_own_name
 from safedial.simulation.world import World
 from safedial.simulation.worlds import as_world
 from safedial.stats import Seeds, as_seeds
-from safedial.tools.scenarios import (
-    SMALL,
-    Forecast,
-    Scenario,
-    complete,
-    forecast,
-    left_out,
-    scenarios_for,
-    scenarios_in,
-)
+from safedial.tools.scenarios import Forecast, LinearWorlds, Scenario, left_out
 from safedial.tools.tolerances import Tolerances
 
 if TYPE_CHECKING:
@@ -216,133 +205,12 @@ def plan(
 
 def worlds_of(policy: Policy) -> LinearWorlds | Tolerances:
     """The worlds in which a policy is planned."""
-    return WORLDS.get(policy.guarantee, LinearWorlds())
+    needs = GUARANTEES[policy.guarantee].rests_on
+    return next((worlds for need, worlds in WORLDS.items() if need in needs), LinearWorlds())
 
 
-class LinearWorlds:
-    """Worlds with the constants that a spec states, or multiples of them."""
-
-    heads: ClassVar[dict[str, str]] = {
-        "violations": "costs\nabove",
-        "violations_high": "19 of\n20: ≤",
-        "violation_rate": "rate",
-        "reward_share": "reward",
-        "attainable_share": "attain-\nable",
-        "half_reward_round": "half\nfrom",
-        "last_dose": "dose",
-    }
-    """The columns that are printed; heads of two lines, so that the table fits into 80 columns."""
-    note = (
-        ", and at most in 19 of 20 studies; reward: as a share of an all-knowing policy's; attainable: as a share of "
-        "the reward of a policy that must learn only its sign; half from: the first round from which half is earned"
-    )
-
-    def rate(self, spec: SafetySpec) -> str:
-        """The column that the guarantee limits."""
-        return GUARANTEES[spec.guarantee].rate
-
-    def limit(self, plan: Plan) -> str:
-        """Which costs are counted, in words."""
-        return f"above {plan.spec.threshold:g}"
-
-    def scenarios(
-        self, policy: Policy, spec: SafetySpec, assumed: Mapping[str, float], place: World | None
-    ) -> tuple[Scenario, ...]:
-        """All in which the policy can be simulated; in a world of the user's own, those whose constants it uses."""
-        whole = complete(policy, spec, assumed)
-        return scenarios_for(policy, whole) if place is None else scenarios_in(place, whole)
-
-    def check_place(self, place: World) -> None:
-        """Refuse a world of the user's own that this plan cannot use."""
-        rule = "is for brackets, whose plan makes its own"
-        require(not isinstance(place, DoseResponseWorld), "world", place.name, rule, "leave it out")
-
-    def forecasts(
-        self,
-        given: tuple[Scenario, ...],
-        policy: Policy,
-        spec: SafetySpec,
-        *,
-        assumed: dict[str, float],
-        **options: Any,
-    ) -> dict[str, Any]:
-        """What `plan` adds to its arguments: the completed spec, and the forecasts."""
-        require(options["dim"] is not None, "dim", None, "is missing", "give the dimension of the contexts")
-        whole = complete(policy, spec, assumed)
-        if assumed:
-            given = tuple(replace(each, name=each.name.replace("as stated", "as assumed")) for each in given)
-        engine = options.pop("engine")
-        made = _forecasts(given, policy, whole, engine, options)
-        kept = {name: options[name] for name in ("dim", "dose", "baseline_cost")}
-        return {**kept, "spec": whole, "assumed": assumed, "forecasts": made}
-
-    def story(self, plan: Plan) -> list[str]:
-        """Rewards and doses over time, in words."""
-        first = plan.table[0]
-        half, share, most = first["half_reward_round"], first["reward_share"], first["attainable_share"]
-        known = "of a policy that knows the cost and must learn only the sign of the reward"
-        beside = "" if most is None else f", and {most:.0%} of the attainable reward, that {known}"
-        earned = (
-            f"Over the whole study the reward is {share:.0%} of that policy's{beside}."
-            if share is not None
-            else "No policy can earn a reward here."
-        )
-        begun = (
-            f"From about round {half} on, a round earns at least half of an all-knowing policy's reward."
-            if half is not None
-            else "Within these rounds, no stretch earns half of an all-knowing policy's reward."
-        )
-        dose = (
-            f"The dose begins at {plan.dial.amount(first['first_dose'], digits=3)} and is "
-            f"{plan.dial.amount(first['last_dose'], digits=3)} on average in the last tenth."
-        )
-        return [f"{begun} {earned}", dose, *_small_doses(plan)]
-
-
-WORLDS = {"bracket": Tolerances()}
-"""By a policy's guarantee, where the worlds are not linear."""
-
-
-def _small_doses(plan: Plan) -> list[str]:
-    """A warning about micro-doses and the errors of measurement that they magnify."""
-    share, probe = plan.table[0]["small_doses"], plan.policy.options.get("probe")
-    if share < 0.01 or probe is None or probe == 0:
-        return []
-    stated = "state it as cost_sensor_noise, or " if "sensors" in GUARANTEES[plan.policy.guarantee].takes else ""
-    based = ", after the baseline cost is taken off," if plan.baseline_cost else ""
-    return [
-        f"In {share:.0%} of the rounds the dose is below {plan.dial.amount(SMALL)}: where no benefit is expected, "
-        "as in about half of the contexts of these simulated worlds, the policy gives a small share of the safe "
-        f"dose, so that the policy still learns (probe = {probe}). The measurement{based} is divided by "
-        "that small dose, which magnifies its error. If your error does not shrink with the dose, "
-        f"{stated}set probe = 1, which gives the safe dose in every round."
-    ]
-
-
-def _forecasts(
-    given: tuple[Scenario, ...], policy: Policy, spec: SafetySpec, engine: Any, options: dict[str, Any]
-) -> tuple[Forecast, ...]:
-    """Every scenario's. They share programs, so with "auto" they may together repay what none would alone; your own
-    policies and worlds compile in each.
-    """
-    shared = policy.name in POLICIES and options["place"] is None and is_whole(options["rounds"])
-    rounds, seeds = options["rounds"], len(options["seeds"])
-    together = (
-        engine == "auto"
-        and options["device"] is None
-        and shared
-        and pays(policy, options["dim"], rounds * len(given), seeds)
-    )
-
-    def made(each: Scenario) -> Forecast:
-        try:
-            return forecast(each, policy, spec, **options, engine="jax" if together else engine)
-        except InvalidInput:
-            if not together:
-                raise
-            return forecast(each, policy, spec, **options, engine="numpy")
-
-    return tuple(map(made, given))
+WORLDS = {"kept bracket": Tolerances()}
+"""By what a guarantee rests on, where the worlds are not linear."""
 
 
 def planned(policy: Any, spec: SafetySpec, dim: int | None, dial: Dial | None) -> tuple[Policy, SafetySpec]:

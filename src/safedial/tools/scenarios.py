@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,8 @@ from safedial.bounds import monitor
 from safedial.bounds.confidence import with_ridge
 from safedial.bounds.estimate import Prediction
 from safedial.bounds.margin import round_risk
-from safedial.errors import require
+from safedial.errors import InvalidInput, is_whole, require
+from safedial.model.costs import exceeded
 from safedial.model.dose import Dose, as_dose
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.namespace import Array
@@ -28,12 +29,17 @@ from safedial.policies.baselines import clairvoyant
 from safedial.policies.policy import Asked, Task
 from safedial.policies.supports import supports
 from safedial.simulation.attainable import attainable_curve
+from safedial.simulation.dose_response import DoseResponseWorld
+from safedial.simulation.engines import pays
 from safedial.simulation.linear_world import LinearWorld
 from safedial.simulation.loop import Batch, Played
 from safedial.simulation.proof import guarantee_holds, margin_holds
 from safedial.simulation.run import Simulation, simulate
 from safedial.simulation.world import NOISY, Exposure, World, generators
 from safedial.stats import Seeds, violation_interval
+
+if TYPE_CHECKING:
+    from safedial.tools.planning import Plan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +168,7 @@ def complete(policy: Policy, spec: SafetySpec, assumed: Mapping[str, float]) -> 
     )
     require(not lacking, "spec", lacking, "are not stated, and a forecast needs a simulated world", way_out)
     unknown = spec.cost_noise is None or spec.coefficient_bound is None
-    uncertified = unknown and GUARANTEES[policy.guarantee].exchangeable
+    uncertified = unknown and "exchangeable rounds" in GUARANTEES[policy.guarantee].rests_on
     started = not uncertified or policy.options["start_dose"] is not None
     way_out = "declare an intensity that is safe for every context, for example start_dose = 0.05 under [[policy]]"
     require(started, "start_dose", None, "is missing: assumed constants cannot certify the start", way_out)
@@ -219,29 +225,54 @@ def forecast(
     world = place or LinearWorld(dim=dim, baseline_cost=baseline_cost, **scenario.world)
     stated = with_ridge(stated, policy.options.get("radius"), dim)
     true = true_spec(scenario.factors, stated)
-    chunks: list[Played] = []
-    options: Any = {"rounds": rounds, "seeds": seeds, "dose": dose, "points": 1, "progress": progress}
-    run = simulate(policy, world, true, **options, record=chunks.append, stated=stated, engine=engine, device=device)
-    context, action, _, cost = (np.concatenate([chunk[part][:, 0] for chunk in chunks]) for part in range(4))
+    options: Any = {"rounds": rounds, "seeds": seeds, "dose": dose, "progress": progress}
+    run, context, action, over = played(policy, world, true, **options, stated=stated, engine=engine, device=device)
     whole = replace(true, violation_risk=guaranteed_risk(policy, stated))
     gain, best = _rewards(run, whole, context, action)
     again: Any = {"checkpoints": run.checkpoints, "seeds": run.seeds, "dose": dose, "chunk": Batch.step}
     most = attainable_curve(world, whole, **again, context=context)
-    over = cost > stated.threshold
-    quantities = {
-        "scenario": scenario.name,
-        "guarantee_holds": place is None and guarantee_kept(policy, scenario, stated),
-        **violations_of(over, stated, policy),
-        **reward_of(gain, best),
-        "attainable_share": None if most is None else float(gain.sum() / most[-1].sum()),
-        "first_dose": float(action[0].mean()),
-        "last_dose": float(action[-max(rounds // 10, 1) :].mean()),
-        "small_doses": float((action < SMALL).mean()),
-        **_alarms(over, stated, policy),
-    }
-    curves = curves_of(scenario.name, action, gain, best, over)
-    played = {"engine": run.engine, "compile_seconds": run.compile_seconds}
-    return Forecast(scenario=scenario, quantities=quantities, curves=curves, **played)
+    holds = place is None and guarantee_kept(policy, scenario, stated)
+    return told_of(
+        scenario,
+        {"guarantee_holds": holds, **risks_of(over, stated, policy)},
+        {"attainable_share": None if most is None else float(gain.sum() / most[-1].sum())},
+        {"small_doses": float((action < SMALL).mean()), **_alarms(over, stated, policy)},
+        run=run, over=over, dose=action, gain=gain, best=best,
+    )  # fmt: skip
+
+
+def played(
+    policy: Policy, world: World, spec: SafetySpec, **options: Any
+) -> tuple[Simulation, Array, Array, NDArray[np.bool_]]:
+    """A simulation with the contexts and the actions of its rounds, and which of them exceeded, (rounds, seeds)."""
+    chunks: list[Played] = []
+    run = simulate(policy, world, spec, **options, points=1, record=chunks.append)
+    context, action = (np.concatenate([chunk[part][:, 0] for chunk in chunks]) for part in range(2))
+    over = [exceeded(spec, chunk.cost, policy.direction)[:, 0] for chunk in chunks]
+    return run, context, action, np.concatenate(over)
+
+
+def told_of(
+    scenario: Scenario,
+    risks: Mapping[str, Any],
+    shares: Mapping[str, Any],
+    further: Mapping[str, Any],
+    *,
+    run: Simulation,
+    over: NDArray[np.bool_],
+    dose: Array,
+    gain: Array,
+    best: Array,
+) -> Forecast:
+    """A forecast, from its rounds: doses, what they earned and what was best, and what else there is to tell."""
+    doses = {"first_dose": float(dose[0].mean()), "last_dose": float(dose[-max(len(dose) // 10, 1) :].mean())}
+    return Forecast(
+        scenario=scenario,
+        quantities={"scenario": scenario.name, **risks, **reward_of(gain, best), **shares, **doses, **further},
+        curves=curves_of(scenario.name, dose, gain, best, over),
+        engine=run.engine,
+        compile_seconds=run.compile_seconds,
+    )
 
 
 def window(rounds: int) -> int:
@@ -261,12 +292,12 @@ def _rewards(run: Simulation, whole: SafetySpec, context: Array, action: Array) 
         numbers = np.arange(1.0, len(action) + 1.0)[:, None]
         seen = Prediction(reward, cost, 0.0, 0.0, 0.0, 0.0, world.dim, context=context)
         asked = Asked(context, 0.0, numbers, world.baseline_cost)
-        known = clairvoyant(binary_cost=world.binary_cost).decide(seen, whole, asked)[1]
+        known = clairvoyant(binary_cost="costs of 0 or 1" in world.facts).decide(seen, whole, asked)[1]
     best = np.asarray(dose.reward.effect(dose.cost.action(np.where(reward >= 0.0, known, 0.0))))
     return np.asarray(dose.reward.effect(action)) * reward, best * reward
 
 
-def violations_of(over: NDArray[np.bool_], stated: SafetySpec, policy: Policy) -> dict[str, Any]:
+def risks_of(over: NDArray[np.bool_], stated: SafetySpec, policy: Policy) -> dict[str, Any]:
     counts = over.sum(axis=0)
     low, high = violation_interval(counts, len(over))
     return {
@@ -301,7 +332,7 @@ def moving(values: Array, size: int) -> Array:
 
 def _alarms(over: NDArray[np.bool_], stated: SafetySpec, policy: Policy) -> dict[str, Any]:
     """The share of studies with an alarm of the monitor, at level 0.01; None if it does not watch this guarantee."""
-    if GUARANTEES[policy.guarantee].exchangeable:
+    if "exchangeable rounds" in GUARANTEES[policy.guarantee].rests_on:
         return {"alarms": None}
     before, alarmed = monitor.init(over.shape[1:]).log_evidence[None], np.zeros(over.shape[1], dtype=bool)
     for start in range(0, len(over), Batch.step):
@@ -337,3 +368,170 @@ def curves_of(name: str, action: Array, gain: Array, best: Array, over: NDArray[
             }
         )
     return rows
+
+
+# --- The linear worlds in which a policy is planned
+
+
+class LinearWorlds:
+    """Worlds with the constants that a spec states, or multiples of them."""
+
+    kind: ClassVar[str] = "linear"
+    pictured: ClassVar[str] = "Dose, reward and violations over time, and the violation rate of every scenario"
+    varied: ClassVar[str] = " with different true coefficients"
+    page_heads: ClassVar[dict[str, str]] = {
+        "scenario": "scenario",
+        "violations": "violations",
+        "violations_high": "19 of 20: ≤",
+        "violation_rate": "rate",
+        "any_violation": "any",
+        "reward_share": "reward",
+        "attainable_share": "attainable",
+        "half_reward_round": "half from",
+        "last_dose": "last dose",
+        "small_doses": "small doses",
+        "alarms": "alarms",
+    }
+
+    heads: ClassVar[dict[str, str]] = {
+        "violations": "costs\nabove",
+        "violations_high": "19 of\n20: ≤",
+        "violation_rate": "rate",
+        "reward_share": "reward",
+        "attainable_share": "attain-\nable",
+        "half_reward_round": "half\nfrom",
+        "last_dose": "dose",
+    }
+    """The columns that are printed; heads of two lines, so that the table fits into 80 columns."""
+    note = (
+        ", and at most in 19 of 20 studies; reward: as a share of an all-knowing policy's; attainable: as a share of "
+        "the reward of a policy that must learn only its sign; half from: the first round from which half is earned"
+    )
+
+    def rate(self, spec: SafetySpec) -> str:
+        """The column that the guarantee limits."""
+        return GUARANTEES[spec.guarantee].rate
+
+    def limit(self, plan: Plan) -> str:
+        """Which costs are counted, in words."""
+        return f"above {plan.spec.threshold:g}"
+
+    def scenarios(
+        self, policy: Policy, spec: SafetySpec, assumed: Mapping[str, float], place: World | None
+    ) -> tuple[Scenario, ...]:
+        """All in which the policy can be simulated; in a world of the user's own, those whose constants it uses."""
+        whole = complete(policy, spec, assumed)
+        return scenarios_for(policy, whole) if place is None else scenarios_in(place, whole)
+
+    def check_place(self, place: World) -> None:
+        """Refuse a world of the user's own that this plan cannot use."""
+        rule = "is for brackets, whose plan makes its own"
+        require(not isinstance(place, DoseResponseWorld), "world", place.name, rule, "leave it out")
+
+    def forecasts(
+        self,
+        given: tuple[Scenario, ...],
+        policy: Policy,
+        spec: SafetySpec,
+        *,
+        assumed: dict[str, float],
+        **options: Any,
+    ) -> dict[str, Any]:
+        """What `plan` adds to its arguments: the completed spec, and the forecasts."""
+        require(options["dim"] is not None, "dim", None, "is missing", "give the dimension of the contexts")
+        whole = complete(policy, spec, assumed)
+        if assumed:
+            given = tuple(replace(each, name=each.name.replace("as stated", "as assumed")) for each in given)
+        engine = options.pop("engine")
+        made = _forecasts(given, policy, whole, engine, options)
+        kept = {name: options[name] for name in ("dim", "dose", "baseline_cost")}
+        return {**kept, "spec": whole, "assumed": assumed, "forecasts": made}
+
+    def story(self, plan: Plan) -> list[str]:
+        """Rewards and doses over time, in words."""
+        first = plan.table[0]
+        half, share, most = first["half_reward_round"], first["reward_share"], first["attainable_share"]
+        known = "of a policy that knows the cost and must learn only the sign of the reward"
+        beside = "" if most is None else f", and {most:.0%} of the attainable reward, that {known}"
+        earned = (
+            f"Over the whole study the reward is {share:.0%} of that policy's{beside}."
+            if share is not None
+            else "No policy can earn a reward here."
+        )
+        begun = (
+            f"From about round {half} on, a round earns at least half of an all-knowing policy's reward."
+            if half is not None
+            else "Within these rounds, no stretch earns half of an all-knowing policy's reward."
+        )
+        dose = (
+            f"The dose begins at {plan.dial.amount(first['first_dose'], digits=3)} and is "
+            f"{plan.dial.amount(first['last_dose'], digits=3)} on average in the last tenth."
+        )
+        return [f"{begun} {earned}", dose, *_small_doses(plan)]
+
+    def stated(self, plan: Plan, risk: float) -> str:
+        """What is planned, in words."""
+        spec, names = plan.spec, {"cost_noise": "κ (cost)", "reward_noise": "κ (reward)"}
+        names |= {"coefficient_bound": "S", "context_bound": "L"}
+        told = {name: f"{words} = {getattr(spec, name):g}" for name, words in names.items()}
+        heads = {"stated": told.keys() - plan.assumed.keys(), "assumed": plan.assumed.keys()}
+        parts = {head: ", ".join(told[name] for name in told if name in chosen) for head, chosen in heads.items()}
+        constants = "; ".join(f"{head}: {part}" for head, part in parts.items() if part)
+        based = f", baseline cost {plan.baseline_cost:g}" if plan.baseline_cost else ""
+        limits = f"threshold {spec.threshold:g}, risk {risk:.3g} in {GUARANTEES[spec.guarantee].span}"
+        return f"{plan.dim} features, {limits}; {constants}, dose curve {plan.dose.cost.words}{based}"
+
+    def legend(self, plan: Plan) -> str:
+        """What the columns of the page mean."""
+        dial = plan.dial
+        unit = "shares of the dial" if dial.is_plain else "settings of the dial"
+        return (
+            "Violations: rounds of a study with a cost above the threshold, on average, and at most in 19 of 20 "
+            "studies; any: studies with one. Reward is the share of what an all-knowing policy earns, without noise; "
+            "attainable: the share of what a policy earns which knows the cost and must learn only the sign of the "
+            "reward; half reward: the first round from which a twentieth of the study earns half of that. Doses are "
+            f"{f'in {dial.unit}' if dial.unit else unit}; small ones are below {dial.amount(SMALL)}. Monitor: alarm at "
+            "evidence 100."
+        )
+
+
+def _small_doses(plan: Plan) -> list[str]:
+    """A warning about micro-doses and the errors of measurement that they magnify."""
+    share, probe = plan.table[0]["small_doses"], plan.policy.options.get("probe")
+    if share < 0.01 or probe is None or probe == 0:
+        return []
+    stated = "state it as cost_sensor_noise, or " if "sensors" in GUARANTEES[plan.policy.guarantee].takes else ""
+    based = ", after the baseline cost is taken off," if plan.baseline_cost else ""
+    return [
+        f"In {share:.0%} of the rounds the dose is below {plan.dial.amount(SMALL)}: where no benefit is expected, "
+        "as in about half of the contexts of these simulated worlds, the policy gives a small share of the safe "
+        f"dose, so that the policy still learns (probe = {probe}). The measurement{based} is divided by "
+        "that small dose, which magnifies its error. If your error does not shrink with the dose, "
+        f"{stated}set probe = 1, which gives the safe dose in every round."
+    ]
+
+
+def _forecasts(
+    given: tuple[Scenario, ...], policy: Policy, spec: SafetySpec, engine: Any, options: dict[str, Any]
+) -> tuple[Forecast, ...]:
+    """Every scenario's. They share programs, so with "auto" they may together repay what none would alone; your own
+    policies and worlds compile in each.
+    """
+    shared = not policy.is_own and options["place"] is None and is_whole(options["rounds"])
+    rounds, seeds = options["rounds"], len(options["seeds"])
+    together = (
+        engine == "auto"
+        and options["device"] is None
+        and shared
+        and pays(policy, options["dim"], rounds * len(given), seeds)
+    )
+
+    def made(each: Scenario) -> Forecast:
+        try:
+            return forecast(each, policy, spec, **options, engine="jax" if together else engine)
+        except InvalidInput:
+            if not together:
+                raise
+            return forecast(each, policy, spec, **options, engine="numpy")
+
+    return tuple(map(made, given))

@@ -20,18 +20,16 @@ import numpy as np
 
 from safedial.errors import refusal, require
 from safedial.model.brackets import Growth
-from safedial.model.costs import Cost, exceeded
+from safedial.model.costs import ONE, Cost, limits, thresholds
 from safedial.model.dial import Dial
 from safedial.model.dose import Dose, identity
 from safedial.model.spec import SafetySpec
 from safedial.policies import Policy, make_policy
 from safedial.simulation.dose_response import DoseResponseWorld
-from safedial.simulation.loop import Played
 from safedial.simulation.results import guarantee_holds
-from safedial.simulation.run import simulate
 from safedial.simulation.world import World, generators
 from safedial.stats import Seeds
-from safedial.tools.scenarios import Forecast, Scenario, curves_of, moving, reward_of, violations_of
+from safedial.tools.scenarios import Forecast, Scenario, moving, played, risks_of, told_of
 
 if TYPE_CHECKING:
     from safedial.tools.planning import Plan
@@ -62,6 +60,20 @@ def tolerances(policy: Policy, assumed: Mapping[str, float]) -> dict[str, float]
 class Tolerances:
     """Dose-response worlds: units that tolerate multiples of the base."""
 
+    kind: ClassVar[str] = "dose-response"
+    pictured: ClassVar[str] = "Scale and excesses over time, and the violation rate of every scenario"
+    varied: ClassVar[str] = ""
+    page_heads: ClassVar[dict[str, str]] = {
+        "scenario": "scenario",
+        "violations": "violations",
+        "violations_high": "19 of 20: ≤",
+        "violation_rate": "rate",
+        "worst_rate": "worst round",
+        "worst_round": "which",
+        "first_above_start": "climbs from",
+        "last_dose": "last scale",
+        "reward_share": "share",
+    }
     heads: ClassVar[dict[str, str]] = {
         "violations": "costs\nabove",
         "violation_rate": "rate",
@@ -81,8 +93,8 @@ class Tolerances:
 
     def limit(self, plan: Plan) -> str:
         """Which costs are counted, in words."""
-        spec, side = plan.spec, plan.policy.options["direction"]
-        return "beyond its threshold" if spec.costs else f"{side} {spec.threshold:g}"
+        threshold = thresholds(plan.spec).get(ONE)
+        return "beyond its threshold" if threshold is None else f"{plan.policy.direction} {threshold:g}"
 
     def scenarios(
         self, policy: Policy, spec: SafetySpec, assumed: Mapping[str, float], place: World | None
@@ -136,8 +148,32 @@ class Tolerances:
             f"The scale begins at {first['first_dose']:.3g} times the {base}, {begun}, and is {first['last_dose']:.3g} "
             f"on average in the last tenth. {share}",
             f"In the worst round, {first['worst_round']}, the chance of an excess is {first['worst_rate']:.1%}.",
-            *([several] if plan.spec.costs else []),
+            *([] if ONE in thresholds(plan.spec) else [several]),
         ]
+
+    def stated(self, plan: Plan, risk: float) -> str:
+        """What is planned, in words."""
+        start, climb = (plan.policy.options[name] for name in ("start_scale", "climb"))
+        begun = f"start {start:g} times the base, climb limit {climb}"
+        return f"risk {risk:.3g} a round; bracket: {bracket_words(plan)}; {begun}"
+
+    def legend(self, plan: Plan) -> str:
+        """What the columns of the page mean."""
+        return (
+            "Worst round: the largest chance of an excess in one round, over studies, and which round (for a learned "
+            "base the mean of ten rounds from there on); climbs from: the first round in which most studies give more "
+            "than the start; share: of an all-knowing policy's scale."
+        )
+
+
+def bracket_words(plan: Plan) -> str:
+    """The bracket, or that of each cost."""
+    policy = plan.policy
+    costs = limits(plan.spec, growth=policy.options["growth"], direction=policy.direction)
+    brackets = {"" if name == ONE else f"{name}: ": cost.growth.to_dict() for name, cost in costs.items()}
+    return "; ".join(
+        name + ", ".join(f"{part} = {value}" for part, value in each.items()) for name, each in brackets.items()
+    )
 
 
 def columns(policy: Policy, dim: int | None) -> int:
@@ -153,20 +189,21 @@ def columns(policy: Policy, dim: int | None) -> int:
 
 def in_scales(policy: Policy, spec: SafetySpec, assumed: Mapping[str, float]) -> tuple[Policy, SafetySpec]:
     """The policy and the spec in multiples of the base, with a threshold of 1."""
-    growth, start, costs = policy.options["growth"], policy.options["start_scale"], spec.costs
-    require((growth is None) != (costs is None), "growth", growth, "or costs with brackets: state one of them")
+    growth, start, single = policy.options["growth"], policy.options["start_scale"], ONE in thresholds(spec)
+    require((growth is not None) == single, "growth", growth, "or costs with brackets: state one of them")
     require(start is not None, "start_scale", start, "is missing: a plan begins at a share of the base")
     options = {name: policy.options[name] for name in KEPT}
     share = start / assumed["tolerance"]
     require(share <= 1.0, "start_scale", start, "must be at most the tolerance that is assumed")
     options |= {"base": 0, "start_scale": share}
     common: dict[str, Any] = {"violation_risk": spec.violation_risk, "guarantee": "bracket"}
-    if costs is not None:
-        plain = {name: Cost(threshold=1.0, growth=_plain(each.growth, each.threshold)) for name, each in costs.items()}
-        return make_policy("hp_shield", **options), SafetySpec(costs=plain, **common)
+    stated = limits(spec, growth=growth, direction=policy.direction)
+    plain = {name: _plain(cost.growth, cost.threshold) for name, cost in stated.items()}
+    if not single:
+        costs = {name: Cost(threshold=1.0, growth=each) for name, each in plain.items()}
+        return make_policy("hp_shield", **options), SafetySpec(costs=costs, **common)
     threshold = 0.5 if growth.name == "spread" else 1.0
-    simulated = make_policy("hp_shield", growth=_plain(growth, spec.threshold), **options)
-    return simulated, SafetySpec(threshold=threshold, **common)
+    return make_policy("hp_shield", growth=plain[ONE], **options), SafetySpec(threshold=threshold, **common)
 
 
 def _plain(growth: Growth, threshold: Any) -> Growth:
@@ -195,13 +232,13 @@ def bracket_scenarios(policy: Policy, spec: SafetySpec, assumed: Mapping[str, fl
     growth: Any = policy.options["growth"]
     spread = assumed["tolerance_spread"] * math.sqrt(1.0 - assumed.get("explained", 0.0))
     safe = {"least": policy.options["start_scale"], "spread": spread}
-    if getattr(growth, "name", "") == "spread":
+    if growth is not None and growth.name == "spread":
         sigma = growth.parameters["sigma"]
         given = {"as stated": sigma, "twice the spread": 2.0 * sigma, "half the spread": 0.5 * sigma}
         words = "costs of 0 or 1; log-tolerances with standard deviation"
         made = [(name, f"{words} {value:g}", {"curve": "binary", "spread": value}) for name, value in given.items()]
         return tuple(Scenario(name=name, words=told, world=world) for name, told, world in made)
-    if spec.costs is None:
+    if growth is not None:
         word, curve = ("elasticities", "power") if growth.name == "relative" else ("slopes", "hinge")
         low, high = growth.parameters["low"], growth.parameters["high"]
     else:  # places between the ends of each cost's bracket
@@ -233,10 +270,7 @@ def bracket_forecast(
 ) -> Forecast:
     """Simulate the scenario with contexts of so many columns; `assumed` are the tolerances."""
     world = _world(scenario, dim, rounds, assumed.get("explained", 0.0))
-    chunks: list[Played] = []
-    run = simulate(policy, world, spec, rounds=rounds, seeds=seeds, points=1, progress=progress, record=chunks.append)
-    context, action = (np.concatenate([chunk[part][:, 0] for chunk in chunks]) for part in range(2))
-    over = np.concatenate([exceeded(spec, chunk.cost, policy.direction)[:, 0] for chunk in chunks])
+    run, context, action, over = played(policy, world, spec, rounds=rounds, seeds=seeds, progress=progress)
     protocol, start = context[..., 0], policy.options["start_scale"]
     scale = action / protocol
     fall = np.where(np.arange(rounds) >= world.after, world.fall, 1.0)[:, None]
@@ -250,21 +284,16 @@ def bracket_forecast(
         size = min(STRETCH, rounds)
         risk = moving(risk, size) / size
     above = (scale > 1.001 * start).mean(axis=1) >= 0.5
-    dose = assumed["tolerance"] * scale
-    quantities = {
-        "scenario": scenario.name,
-        "guarantee_holds": guarantee_holds(policy, world, spec),
-        **violations_of(over, spec, policy),
-        **reward_of(scale, best),
-        "first_dose": float(dose[0].mean()),
-        "last_dose": float(dose[-max(rounds // 10, 1) :].mean()),
+    further = {
         "small_doses": 0.0,
         "alarms": None,
         "worst_rate": float(risk.max()),
         "worst_round": int(np.argmax(risk)) + 1,
         "first_above_start": int(np.argmax(above)) + 1 if above.any() else None,
     }
-    return Forecast(scenario=scenario, quantities=quantities, curves=curves_of(scenario.name, dose, scale, best, over))
+    risks, dose = {"guarantee_holds": guarantee_holds(policy, world, spec)}, assumed["tolerance"] * scale
+    risks |= risks_of(over, spec, policy)
+    return told_of(scenario, risks, {}, further, run=run, over=over, dose=dose, gain=scale, best=best)
 
 
 def _world(scenario: Scenario, dim: int, rounds: int, explained: float) -> DoseResponseWorld:
