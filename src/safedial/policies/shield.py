@@ -614,7 +614,9 @@ class HPShield(Policy):
         shape = state._lanes
         if shape:
             for rule, each in found.items():
-                found[rule] = each._replace(value=np.reshape(each.value, shape), crossed=np.reshape(each.crossed, shape))
+                found[rule] = each._replace(
+                    value=np.reshape(each.value, shape), crossed=np.reshape(each.crossed, shape)
+                )
         return found
 
     def restart(self, state: ShieldState) -> None:
