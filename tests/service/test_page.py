@@ -1,5 +1,6 @@
 """The operator page in headless Chromium: the API's numbers, live, readable, silent, and nothing from elsewhere."""
 
+import csv
 import json
 import time
 from contextlib import suppress
@@ -7,6 +8,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
+from safedial.rounds.outcome import STATUSES
 from safedial.service.client import Client
 from safedial.service.server import running
 from safedial.service.timeline import CODE, Track
@@ -303,7 +305,13 @@ def test_rounds_on_the_page_are_those_that_the_study_counts_in_random_lives(kind
         track.refresh()
         assert [int(each.sum()) for each in track.judged] == [state["outcomes"], state["violations"]]
         found = {status: int(track.has_status(code).sum()) for status, code in CODE.items()}
-        assert (found["open"], found["expired"]) == (state["open"], state["expired"])
+        study.export(tmp_path / "trial.csv")
+        with open(tmp_path / "trial.csv", newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert [row["status"] for row in rows] == [STATUSES[int(code)] for code in track.column("status")]
+        # The study waits for no outcome that somebody vouched to be unrelated.
+        awaited = [row["status"] == "expired" and row["unrelated"] != "True" for row in rows]
+        assert (found["open"], sum(awaited)) == (state["open"], state["expired"])
         assert int(track.late().sum()) == state["overdue"]
         assert state["unwatched"] > 0
 
