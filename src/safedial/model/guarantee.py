@@ -72,7 +72,11 @@ class Guarantee(NamedTuple):
     because: str = ""
 
     def allows(self, risk: float, rounds: int) -> str:
-        """How many violations it allows in so many rounds, in words."""
+        """How many violations it allows in so many rounds, in words.
+
+        >>> GUARANTEES["certified"].allows(0.05, 40), GUARANTEES["joint"].allows(0.05, 40)
+        ('2 on average', 'one or more in 0.05 of the studies')
+        """
         if self.each_round:
             from safedial.model.dial import significant  # it imports NumPy, which listing the guarantees does not need
 

@@ -181,8 +181,8 @@ class Learning:
         """The round at `place` has no outcome, for a reason that may be related to it; or it was given nothing, which a
         baseline cost at the threshold or above would explain.
         """
-        if place is not None:
-            self._tell(place, nothing_told(LOST, self._contexts.get(place), baseline_cost))
+        place = -1 if place is None else place
+        self._tell(place, nothing_told(LOST, self._contexts.get(place), baseline_cost))
 
     def _tell(self, place: int, told: Told) -> None:
         if place < 0:

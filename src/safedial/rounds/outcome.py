@@ -116,13 +116,6 @@ class Sample(NamedTuple):
         return any(map(math.isnan, measured.values())) if type(measured) is dict else measured != measured
 
 
-def lost(rules: Rules, outcome: Outcome, context: Any = None) -> Sample:
-    """`normalise` for a round whose outcome is lost: it teaches nothing."""
-    costs = rules.spec.costs
-    unknown = math.nan if costs is None else dict.fromkeys(costs, math.nan)
-    return for_the_watch(rules, rules.dial.low, unknown, outcome.baseline_cost)
-
-
 def for_the_watch(rules: Rules, applied: float, measured: Any, baseline_cost: float) -> Sample:
     """A sample that teaches nothing, and tells the watch a cost, or each known one of several (`read_cost`)."""
     sample = Sample(0.0, 0.0, 0.0, applied, measured, baseline_cost)
