@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from dataclasses import replace
 from pathlib import Path
@@ -282,3 +283,35 @@ def test_a_class_that_lacks_methods_is_refused_by_their_names() -> None:
     ):
         with pytest.raises(InvalidInput, match="policy = 'empty': lacks init, bound, tell; define it as"):
             use()
+
+
+@pytest.mark.parametrize(
+    ("method", "unit", "words"),
+    [
+        (("choose", lambda self, bound, asked: 1.5 * bound.largest), "intensity", "exceeds its own bound"),
+        (("choose", lambda self, bound, asked: -0.1), "intensity", "choice of policy .* = -0.1: must be at least 0"),
+        (("choose", lambda self, bound, asked: math.nan), "intensity", "choice .* = nan: must be at least 0"),
+        (
+            ("bound", lambda self, state, asked: Bound(1.0, 1.7, {})),
+            "intensity",
+            r"largest .* = 1.7: must lie in \[0, 1\]",
+        ),
+        (
+            ("bound", lambda self, state, asked: Bound(1.0, 500.0, {})),
+            "setting",
+            r"largest .* = 500.0: must lie in \[0, 100\]",
+        ),
+        (
+            ("bound", lambda self, state, asked: Bound(math.nan, 0.5, {})),
+            "intensity",
+            "index of policy .* must be a number",
+        ),
+    ],
+)
+def test_a_choice_beyond_its_own_bound_or_the_dial_is_never_advised(method: Any, unit: str, words: str) -> None:
+    name, made = method
+    own = type("Beyond", (Mean,), {"name": "beyond", "unit": unit, name: made})
+    agent = safedial.Agent(3, SPEC, policy=own(), dial=safedial.Dial(high=100, unit="mg"))
+    with pytest.raises(safedial.InvalidInput, match=words):
+        agent.ask(CONTEXTS[0])
+    assert agent.decisions == 0

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.bounds.rounding import round_down
+from safedial.errors import refusal, require
 from safedial.io import card, named_values
 from safedial.model.dial import Dial
 from safedial.model.guarantee import GUARANTEES
-from safedial.policies.policy import Bound, Decided, Terms, check_intensities, plain
+from safedial.policies.policy import Bound, Decided, Terms, plain
 from safedial.rounds.outcome import Asked
 from safedial.rounds.rules import Rules
 
@@ -308,6 +309,8 @@ def decide(
     fallback_reason = stop_reason or ("assumption_broken" if found.refuted else "")
     if not fallback_reason and not found.certified:
         fallback_reason = "no_certified_action"
+    if not fallback_reason:
+        check_choice(rules, found)
     if fallback_reason:
         safe_setting, setting = None, rules.fallback_action
         if fallback_reason in START_UNSAFE and setting == rules.start_action:
@@ -324,10 +327,27 @@ def decide(
     )
 
 
+def check_choice(rules: Rules, found: Found) -> None:
+    """Refuse a choice beyond the policy's own bound, and a bound beyond the dial's end, whoever wrote the policy."""
+    low, high = (rules.dial.low, rules.dial.high) if rules.policy.unit == "setting" else (0.0, 1.0)
+    if low <= found.chosen <= found.largest <= high and found.index == found.index:
+        return
+    name = f"of policy {rules.policy.name!r}"
+    require(found.index == found.index, f"index {name}", found.index, "must be a number", "look at `bound`")
+    require(
+        low <= found.largest <= high,
+        f"largest {name}",
+        found.largest,
+        f"must lie in [{low:g}, {high:g}]",
+        "look at `bound`",
+    )
+    way_out = "let `choose` return at most the bound's `largest`"
+    require(low <= found.chosen, f"choice {name}", found.chosen, f"must be at least {low:g}", way_out)
+    raise refusal(f"choice {name}", found.chosen, f"exceeds its own bound, {found.largest:g}", way_out)
+
+
 def settings_of(rules: Rules, found: Found) -> tuple[float, float]:
     """The setting of a chosen intensity, and the largest safe one, in the dial's units."""
-    if not 0.0 <= found.chosen <= 1.0:
-        check_intensities(rules.policy.name, found.chosen, found.chosen)
     safe_setting = setting = setting_of(rules, found.largest)
     if found.chosen != found.largest:
         setting = setting_of(rules, found.chosen)
