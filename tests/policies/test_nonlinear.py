@@ -243,5 +243,6 @@ def test_a_class_of_ones_own_needs_only_four_methods():
     assert guarantee_holds(policy, LinearWorld(dim=2), make_spec()) is False
     assert not Mean().holds_linear(make_spec())
     assert policy.options["cost_class"].describe() == {"name": "mean", "label": "heuristic"}
+    assert Mean().assumptions == (), "unless it states some"
     agent = Agent(2, make_spec(), policy=nonlinear_hp_ucb(cost_class=Mean(), clip=False))
     assert agent.ask([0.1, 0.2]).guarantee == "none"
