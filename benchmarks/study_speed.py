@@ -32,7 +32,7 @@ from safedial.study.snapshot import pack
 from safedial.study.state import State
 from safedial.study.store import Store
 from safedial.study.study import Study
-from safedial.study.verify import verify_log, verify_study
+from safedial.study.verify import verify_log
 
 PAIRS = 2_000
 """Rounds in one transaction while a log is filled."""
@@ -74,9 +74,6 @@ def bench_log(
             source = Source(connection, study._id, study.name)
             chain, chained = seconds_of(lambda: verify_log(source, recompute=False)), study.status()["seq"]
             alone = seconds_of(lambda: require(verify_log(source).ok, "study", study.name, "must verify"))
-            many = seconds_of(
-                lambda: require(verify_study(store, study.name, workers=2).ok, "study", study.name, "must verify")
-            )
             states: list[State] = []
             cold = seconds_of(lambda: states.append(replay(source, study.spec, stored=())))
             warm = seconds_of(lambda: states.append(load_state(source, study.spec)))
@@ -88,7 +85,6 @@ def bench_log(
         "chain_events_per_second": chained / chain,
         "verified_events_per_second": chained / alone,
         "recomputed_decisions_per_second": rounds / alone,
-        "recomputed_decisions_per_second_two_processes": rounds / many,
         "cold_fold_seconds": cold,
         "snapshot_fold_seconds": warm,
     }

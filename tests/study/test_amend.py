@@ -12,14 +12,14 @@ from safedial import Agent, InvalidInput, SafetySpec, growth
 from safedial.study import transaction
 from safedial.study.amendment import amended_spec, keeps_learning, new_fields
 from safedial.study.event import canonical, next_event
-from safedial.study.log import read_snapshot, snapshot_seqs
+from safedial.study.log import snapshot_seqs
 from safedial.study.manage import create_study, open_study
 from safedial.study.replay_log import Source, replay
 from safedial.study.snapshot import pack, unpack
 from safedial.study.store import Store
 from safedial.study.study_errors import StudyError
 from safedial.study.study_spec import read_spec
-from safedial.study.verify import verify_log, verify_study
+from safedial.study.verify import verify_study
 from tests.policies.own_linear import MyProbe
 from tests.study.conftest import SPEC
 
@@ -298,11 +298,7 @@ def test_snapshots_restarts_and_replays_give_the_same_state(lite, keep, monkeypa
     assert pack(unpack(lite.spec, pack(state))) == pack(state)
     with lite.store.engine.connect() as connection:
         folded = replay(Source(connection, lite._id, "trial"), lite.spec, stored=())
-        shots = snapshot_seqs(connection, lite._id)
-        for seq, name in shots:  # as the parts of `verify` with several workers start
-            start = unpack(lite.spec, read_snapshot(connection, lite._id, seq, name) or b"")
-            assert verify_log(Source(connection, lite._id, "trial"), start=start).ok
-    assert len(shots) > 2
+        assert len(snapshot_seqs(connection, lite._id)) > 2
     assert pack(folded) == pack(state)
     with Store(lite.store.storage) as store:
         again = open_study("trial", storage=store)

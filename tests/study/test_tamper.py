@@ -196,23 +196,3 @@ def test_any_flipped_bit_of_a_stored_event_is_found(tmp_path, count):
             (tmp_path / "changed.db").write_bytes(changed)
             with Store(f"sqlite:///{tmp_path}/changed.db") as store:
                 assert verify_study(store, "trial").first_bad == seq
-
-
-def test_parts_verified_apart_say_what_the_whole_says(tmp_path, monkeypatch):
-    from safedial.study import verify
-
-    monkeypatch.setattr(transaction, "SNAPSHOT_EVENTS", 10)
-    monkeypatch.setattr(verify, "LEAST", 5)
-    url = f"sqlite:///{tmp_path}/trial.db"
-    with Store(url) as store:
-        study = create_study("trial", SPEC, storage=store)
-        for number in range(20):
-            study.tell(study.ask([0.1, 0.2]).id, reward=0.1, cost=0.01 * number)
-        study.correct(id_at(study, 6), cost=0.3, reason="typing error")
-        study.ask([0.1, 0.1])
-        mark = study.checkpoint()
-        whole = study.verify(checkpoint=mark)
-        assert whole.ok
-        assert verify.verify_parts(store, 1, "trial", checkpoint=mark, workers=2) == whole
-        change(url, "UPDATE events SET actor = 'x' WHERE study_id = 1 AND seq = 30")
-        assert verify_study(store, "trial", workers=2).first_bad == 30

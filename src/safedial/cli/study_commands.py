@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import warnings
 from collections.abc import Callable, Mapping
@@ -52,14 +51,14 @@ def verify(
     from safedial.study.manage import list_studies
     from safedial.study.verify import verify_store, verify_study
 
-    kept, more = _kept(checkpoint), {"workers": os.cpu_count() or 1}
+    kept = _kept(checkpoint)
     with opened(storage) as store:
         size = sum(each["events"] for each in list_studies(store) if name in ("", each["name"]))
         with progress_bar(f"verifying {name or 'all studies'}", size) as advance:
             if name:
-                reports = [verify_study(store, name, checkpoint=kept, progress=advance, **more)]
+                reports = [verify_study(store, name, checkpoint=kept, progress=advance)]
             else:
-                reports = verify_store(store, checkpoint=kept, progress=advance, **more)
+                reports = verify_store(store, checkpoint=kept, progress=advance)
     ok = all(report.ok for report in reports)
     answer = reports[0].to_dict() if name else {"ok": ok, "reports": [report.to_dict() for report in reports]}
     return answer, "\n".join(verify_words(report) for report in reports)

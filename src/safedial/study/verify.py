@@ -15,20 +15,14 @@ bounds its rounding (`Policy.recorded`) agrees if
 Any other decision is compared with the recomputed one, with the same two tolerances. Values that are not numbers must
 be equal. A choice that depends on the last digits (a reward index within rounding of 0, evidence within rounding of an
 alarm) may differ elsewhere; no tolerance can tell that from a changed log.
-
-Several processes verify a long log in parts. Part k starts from a stored snapshot without trusting it: part k − 1 must
-end in exactly that state, byte for byte. So if all parts agree, the log is verified from its first event to its head.
-Otherwise nothing is concluded, and the log is verified in one piece, which finds the place.
 """
 
 from __future__ import annotations
 
 import math
-import multiprocessing
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +30,7 @@ from numpy.typing import NDArray
 from safedial.io import card, named_values
 from safedial.rounds.outcome import Asked
 from safedial.study.checkpoints import Checkpoint, read_marks, read_store_marks
-from safedial.study.database import open_engine, reading
+from safedial.study.database import reading
 from safedial.study.event import EVENT_KINDS, START, Event, canonical, follows, orjson
 from safedial.study.log import (
     keyed_events,
@@ -49,8 +43,8 @@ from safedial.study.log import (
 )
 from safedial.study.operations import VISIT, request_digest, request_of, visit_entry
 from safedial.study.reducer import body_of, decide_next, noted_in, question_of
-from safedial.study.replay_log import Source, apply_event, change_of, first_spec, read_study, replay, snapshot_body
-from safedial.study.snapshot import pack, parts, unpacked
+from safedial.study.replay_log import Source, apply_event, change_of, first_spec, replay, snapshot_body
+from safedial.study.snapshot import pack, parts
 from safedial.study.state import State
 from safedial.study.store import Store
 from safedial.study.study_errors import StoreUnavailable, StudyError
@@ -136,7 +130,7 @@ def _close(a: Any, b: Any, tolerance: float, room: float = 0.0) -> bool:
 # --- Verify a log: check its hash chain and its snapshots, and recompute every decision
 
 CLOCK_SLACK = 1_000_000
-"""Microseconds by which the clocks of two workers may differ without a mention."""
+"""Microseconds by which the clocks of two processes may differ without a mention."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,15 +173,10 @@ def verify_log(
     checkpoint: Checkpoint | None = None,
     recompute: bool = True,
     progress: Callable[[int], None] | None = None,
-    start: State | None = None,
-    stop: int | None = None,
 ) -> Report:
-    """Check a study's log from its first event to its head; `recompute=False` checks only the chain.
-
-    `start` and `stop` select a part: after a trusted state, up to a seq whose snapshot must be exact.
-    """
+    """Check a study's log from its first event to its head; `recompute=False` checks only the chain."""
     marks = read_marks(checkpoint, source.name)
-    check = _Check(source, recompute, start, stop)
+    check = _Check(source, recompute)
     bad = None
     try:
         check.run(marks, progress)
@@ -219,12 +208,12 @@ def _entry(event: Event, key: str) -> tuple[str, bytes]:
 
 
 class _Check:
-    def __init__(self, source: Source, recompute: bool, start: State | None, stop: int | None) -> None:
-        self.source, self.recompute, self.stop = source, recompute, stop
-        self.seq, self.hash = (start.seq, start.hash) if start else (0, START)
+    def __init__(self, source: Source, recompute: bool) -> None:
+        self.source, self.recompute = source, recompute
+        self.seq, self.hash = 0, START
         self.decisions = self.inexact = 0
         self.agreement = Agreement()
-        self.state = start
+        self.state: State | None = None
         self.at = self.clock_back = 0
         self.shot: bytes | None = None
         self.changed = False
@@ -235,13 +224,7 @@ class _Check:
         source = self.source
         stored = dict(snapshot_seqs(source.connection, source.study)) if self.recompute else {}
         last = max(stored, default=0)
-        upto = 2**62 if self.stop is None else self.stop
-        if self.stop is not None and self.stop not in stored:
-            raise _Bad(self.stop, "no longer has a snapshot")
-        before = read_event(source.connection, source.study, self.seq)
-        self.at = before.at if before is not None else 0
-        self.shot = stored.get(self.seq)
-        for event in read_events(source.connection, source.study, self.seq, upto):
+        for event in read_events(source.connection, source.study, 0):
             self.link(event)
             if marks and marks.get(event.seq, event.hash) != event.hash:
                 other = (
@@ -256,11 +239,10 @@ class _Check:
                     self.compare_snapshot(event.seq, self.shot)
             if progress and event.seq % 1000 == 0:
                 progress(1000)
-        if self.stop is None:
-            self.end(marks)
-            if last > self.seq:
-                raise _Bad(self.seq + 1, f"is missing: there is a snapshot at {last}")
-            self.check_keys()
+        self.end(marks)
+        if last > self.seq:
+            raise _Bad(self.seq + 1, f"is missing: there is a snapshot at {last}")
+        self.check_keys()
 
     def end(self, marks: dict[int, bytes]) -> None:
         """After the last event: the head must name it, no checkpoint may lie beyond it, and no alarm may be due."""
@@ -381,16 +363,12 @@ class _Check:
         if state is None or content == (own := pack(state)):
             self.trusted.append((seq, name))
             return
-        if seq == self.stop or not self.agreement.on_snapshot(state, own, content):
+        if not self.agreement.on_snapshot(state, own, content):
             raise _Bad(seq, "has a snapshot that is not the state after it")
         self.trusted.append((seq, name))
 
 
 # --- Verify a study by its name
-
-SUMMED = ("decisions", "inexact", "clock_back")
-LEAST = 20_000
-"""The fewest events for which a process of its own pays."""
 
 
 def verify_study(
@@ -399,29 +377,20 @@ def verify_study(
     *,
     checkpoint: Checkpoint | None = None,
     progress: Any = None,
-    workers: int = 1,
 ) -> Report:
     """`Study.verify` by name, for a study whose log may be too broken to open.
 
-    `checkpoint` is what `Study.checkpoint` or `checkpoint_store` gave, the path of its file, or SEQ:HASH. With
-    `workers`, that many processes verify a long log in parts. They import the calling program, so a script needs
-    `if __name__ == "__main__"`.
+    `checkpoint` is what `Study.checkpoint` or `checkpoint_store` gave, the path of its file, or SEQ:HASH.
     """
     study = store.find(name)
     read_marks(checkpoint, name)
-    if workers > 1 and store.own_policy(study) is None:
-        report = verify_parts(store, study, name, checkpoint=checkpoint, workers=workers)
-        if report is not None:
-            return report
     with reading(store.engine) as connection:
         return verify_log(
             Source(connection, study, name, store.own_policy(study)), checkpoint=checkpoint, progress=progress
         )
 
 
-def verify_store(
-    store: Store, *, checkpoint: Checkpoint | None = None, workers: int = 1, progress: Any = None
-) -> list[Report]:
+def verify_store(store: Store, *, checkpoint: Checkpoint | None = None, progress: Any = None) -> list[Report]:
     """A report of every study, and one of each that the checkpoint of the store names and the store no longer holds.
 
     A study that was created after the checkpoint is compared with nothing.
@@ -434,62 +403,5 @@ def verify_store(
         Report(ok=False, study=name, events=0, decisions=0, inexact=0, seq=0, hash="", first_bad=1, problem=lost)
         for name in marked.keys() - set(names)
     ]
-    more = {"workers": workers, "progress": progress}
-    return [*(verify_study(store, name, checkpoint=marked.get(name), **more) for name in names), *gone]
-
-
-class _Part(NamedTuple):
-    storage: str
-    study: int
-    name: str
-    start: tuple[int, bytes] | None
-    stop: int | None
-    checkpoint: Any
-
-
-def verify_parts(store: Store, study: int, name: str, *, checkpoint: Any, workers: int) -> Report | None:
-    """The report of a log whose parts all agree; None if it is too short, or if one part does not."""
-    with reading(store.engine) as connection:
-        snapshots = snapshot_seqs(connection, study)
-        head = read_head(connection, study).seq
-    cuts = _cuts(snapshots, head, min(workers, head // LEAST))
-    if not cuts:
-        return None
-    starts, stops = [None, *cuts], [*(seq for seq, _ in cuts), None]
-    parts = [_Part(store.storage, study, name, *ends, checkpoint) for ends in zip(starts, stops, strict=True)]
-    with ProcessPoolExecutor(len(parts), multiprocessing.get_context("spawn")) as pool:
-        reports = [report for report in pool.map(_verify_part, parts) if report is not None and report.ok]
-    if len(reports) < len(parts):
-        return None
-    last = reports[-1]
-    summed = {field: sum(getattr(report, field) for report in reports) for field in SUMMED}
-    back = min((report.clock_back_at for report in reports if report.clock_back_at is not None), default=None)
-    return Report(**{**last.to_dict(), **summed, "events": last.seq, "clock_back_at": back})
-
-
-def _cuts(snapshots: list[tuple[int, bytes]], head: int, parts: int) -> list[tuple[int, bytes]]:
-    """The snapshots nearest to where equal parts would begin."""
-    found = {}
-    for part in range(1, parts):
-        wanted = head * part // parts
-        nearest = min(snapshots, key=lambda shot: abs(shot[0] - wanted), default=None)
-        if nearest is not None and LEAST <= nearest[0] <= head - LEAST:
-            found[nearest[0]] = nearest
-    return sorted(found.values())
-
-
-def _verify_part(part: _Part) -> Report | None:
-    engine = open_engine(part.storage)
-    try:
-        with reading(engine) as connection:
-            source, state = Source(connection, part.study, part.name), None
-            if part.start is not None:
-                content = read_snapshot(connection, part.study, *part.start)
-                if content is None:
-                    return None
-                state = unpacked(read_study(source), content)
-                if state is None:
-                    return None
-            return verify_log(source, checkpoint=part.checkpoint, start=state, stop=part.stop)
-    finally:
-        engine.dispose()
+    found = [verify_study(store, name, checkpoint=marked.get(name), progress=progress) for name in names]
+    return [*found, *gone]
