@@ -124,10 +124,8 @@ class State(Rounds):
 
     @property
     def oldest_open(self) -> int | None:
-        """The time of the oldest open decision, in microseconds."""
-        if self.before is not None and (oldest := self.before.oldest_open) is not None:
-            return oldest
-        return next(iter(self.open.values())).at if self.open else None
+        """The earliest time of an open decision, in microseconds; a clock may have gone back since the first."""
+        return min((one.at for each in self.phases for one in each.open.values()), default=None)
 
     @property
     def unwatched(self) -> int:
