@@ -279,6 +279,7 @@ class Decision(BaseModel):
     proposal_answer: str | None = Field(None, description="granted, lowered or raised; the certificate says why")
     replayed: bool | None = Field(None, description="repeated for the same request with the same key")
     stop_reason: str | None = Field(None, description="the rule that has stopped the study since, or empty")
+    amended: bool | None = Field(None, description="the study's specification has changed since")
 
 
 class DecisionRecord(Decision):

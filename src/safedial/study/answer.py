@@ -143,8 +143,9 @@ IMPORTED = (
 class StudyDecision(NamedTuple):
     """One advised action of a study: `id` and `seq` identify it, `decision` holds the numbers, `hash` is its event's.
 
-    In an answer to `ask`, `replayed` says whether the same request with the same key was answered before, and
-    `stop_reason` names the rule that has stopped the study by now, or is "".
+    In an answer to `ask`, `replayed` says whether the same request with the same key was answered before,
+    `stop_reason` names the rule that has stopped the study by now, or is "", and `amended` says whether its
+    specification has changed since.
     """
 
     id: str
@@ -157,6 +158,7 @@ class StudyDecision(NamedTuple):
     hash: str = ""
     replayed: bool | None = None
     stop_reason: str | None = None
+    amended: bool | None = None
     labels: Mapping[str, str] = {}
 
     def __repr__(self) -> str:
@@ -275,7 +277,7 @@ class StudyDecision(NamedTuple):
         return lines
 
     def _notes(self) -> list[str]:
-        """Notes on a repeated answer, and on a study that has stopped since."""
+        """Notes on a repeated answer, and on a study that has stopped or was amended since."""
         if not self.replayed:
             return []
         lines = ["  Repeated: the same request with the same key got this answer before."]
@@ -284,13 +286,15 @@ class StudyDecision(NamedTuple):
             lines.append(
                 f"  THE STUDY HAS STOPPED SINCE ({self.stop_reason}): it now advises the fallback, {fallback}."
             )
+        if self.amended:
+            lines.append("  THE STUDY WAS AMENDED SINCE: ask with another key for the advice of its present rules.")
         return lines
 
     def to_dict(self, *, shared: bool = False) -> dict[str, Any]:
         """Plain values, as in the answers of the command line and the service. If they are `shared`, parts of them are
         those of other decisions too, to be read only.
         """
-        known = {"replayed": self.replayed, "stop_reason": self.stop_reason}
+        known = {"replayed": self.replayed, "stop_reason": self.stop_reason, "amended": self.amended}
         return {
             **{name: getattr(self, name) for name in ("id", "seq", "hash", "action", "intensity", "safe_action")},
             **proposed(self.decision),
@@ -335,6 +339,7 @@ def decided(
     *,
     replayed: bool | None = None,
     stop_reason: str | None = None,
+    amended: bool | None = None,
 ) -> StudyDecision:
     """The answer for a `decided` event. It is made from the body, so that a new decision and the same one read later
     agree, whatever numbers your own policy uses.
@@ -344,7 +349,7 @@ def decided(
     learning_order = spec.learning_order if spec.rules.policy.in_order else "prefix"
     named, labels = str(id_of(name, event.seq, event.hash)), spec.fields.get("labels", {})
     given = (named, event.seq, name, event.at, body, decision, learning_order, bytes(event.hash).hex())
-    return StudyDecision(*given, replayed, stop_reason, labels)
+    return StudyDecision(*given, replayed, stop_reason, amended, labels)
 
 
 def shown_event(event: Event, decision_id: str | None, body: Callable[[Event], Any] = Event.fields) -> dict[str, Any]:

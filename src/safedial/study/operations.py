@@ -77,16 +77,25 @@ def visit_entry(noted: Noted) -> tuple[str, bytes]:
     return VISIT + digest.hex(), digest
 
 
-def check_visit(transaction: StudyTransaction, noted: Noted) -> None:
-    """Refuse a second decision for the same visit of a unit, unless the first was declared void."""
-    key, _ = visit_entry(noted)
+def holder(transaction: StudyTransaction, key: str) -> DecisionId | None:
+    """The decision that a key or a visit belongs to. One that was declared void, whose outcome could never be reported,
+    releases it.
+    """
     seq = transaction.seq_of(key)
     event = None if seq is None else transaction.event(seq)
-    if seq is None or event is None:
-        return
+    if seq is None or event is None or not EVENT_KINDS[event.kind].decides:
+        return None
     first = id_of(transaction.source.name, seq, event.hash)
     if history_of(transaction, first).void:
         transaction.release_key(key)
+        return None
+    return first
+
+
+def check_visit(transaction: StudyTransaction, noted: Noted) -> None:
+    """Refuse a second decision for the same visit of a unit, unless the first was declared void."""
+    first = holder(transaction, visit_entry(noted)[0])
+    if first is None:
         return
     whose = "" if noted.unit is None else f"unit {noted.unit!r} "
     words = f"already has a decision, {first}; report its outcome, or declare it void before asking again"
@@ -125,13 +134,16 @@ def ask(transaction: StudyTransaction, read: Callable[[StudySpec], Request], *, 
             transaction.keep_key(*visit_entry(noted), event.seq)
         return event
 
+    if noted.key is not None:
+        holder(transaction, noted.key)
     event, created = once(transaction, noted.key, asking(raw, asked.baseline_cost, noted), make)
     if not created and not EVENT_KINDS[event.kind].decides:
         raise StudyError("key_reused", f"key = {str(noted.key)[:80]!r}: was used for another request")
     context = asked.vector if created else context_of(transaction.state, event.fields()["context"])
     spec = transaction.state.study.at(event.seq)
-    body, reason = bodies[0] if created else None, transaction.state.stop_reason
-    return decided(spec, transaction.source.name, event, context, body, replayed=not created, stop_reason=reason)
+    now = {"stop_reason": transaction.state.stop_reason, "amended": transaction.state.study.since > event.seq}
+    body = bodies[0] if created else None
+    return decided(spec, transaction.source.name, event, context, body, replayed=not created, **now)
 
 
 def tell(
