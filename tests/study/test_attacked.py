@@ -1,8 +1,12 @@
 """What an attack on studies found: each test failed before its cure."""
 
+import pytest
+
+from safedial.errors import InvalidInput
 from safedial.study import transaction
 from safedial.study.event import now
 from safedial.study.manage import create_study
+from safedial.study.study_errors import StudyError
 from tests.study.conftest import SPEC
 
 WHY = {"reason": "a test"}
@@ -42,4 +46,23 @@ def test_a_void_decision_releases_its_key_and_an_amended_study_says_so_in_a_repe
     study.void(second.id, unrelated=True, **WHY)
     other = study.ask([0.3, 0.2], key="k")  # a released key is for any request
     assert not other.replayed
+    assert study.verify().ok
+
+
+def test_one_unit_written_in_several_ways_stays_one_unit(lite):
+    study = made(lite)
+    first = study.ask([0.1, 0.2], unit="Zoë-04", visit="Day 1")
+    for written in (" Zoë-04", "Zoë-04\t", "Zoe\u0308-04"):
+        assert study.ask([0.1, 0.2], unit=written).certificate["unit"] == "Zoë-04"
+        with pytest.raises(StudyError, match=first.id):
+            study.ask([0.1, 0.2], unit=written, visit=" Day 1 ")
+    assert [each["unit"] for each in study.units()] == ["Zoë-04"]
+    assert study.unit(" Zoe\u0308-04")["decisions"] == 4
+    assert len(list(study.rows(unit="Zoë-04", visit="Day 1 "))) == 1
+    with pytest.raises(InvalidInput, match="unit = 'zoë-04': a unit of this study is 'Zoë-04', which differs only in"):
+        study.ask([0.1, 0.2], unit="zoë-04")
+    with pytest.raises(StudyError, match=first.id):
+        study.ask([0.1, 0.2], unit="Zoë-04", visit="day 1")
+    study.void(first.id, unrelated=True, **WHY)
+    study.ask([0.1, 0.2], unit="Zoë-04", visit="day 1")
     assert study.verify().ok

@@ -67,14 +67,20 @@ def asking(raw: list[float], baseline_cost: float, noted: Noted) -> list[Any]:
     return ["ask", raw, baseline_cost, *([noted.meta] if noted.meta else [])]
 
 
-VISIT = "\x01visit:"
-"""Begins the entries of visits among the idempotency keys; a key that a caller gives is printable."""
+UNIT, VISIT = "\x01unit:", "\x01visit:"
+"""Begin the entries of units and visits among the idempotency keys; a key that a caller gives is printable."""
 
 
-def visit_entry(noted: Noted) -> tuple[str, bytes]:
-    """The entry of a unit's visit among the idempotency keys."""
-    digest = request_digest(["visit", noted.unit, noted.visit])
-    return VISIT + digest.hex(), digest
+def label_entries(noted: Noted) -> dict[str, bytes]:
+    """The entries of a unit and of its visit among the idempotency keys. Labels that differ only in case are one name:
+    the digest tells them apart.
+    """
+    entries = {}
+    for begin, labels in ((UNIT, [noted.unit]), (VISIT, [noted.unit, noted.visit])):
+        if labels[-1] is not None:
+            folded = [label and label.casefold() for label in labels]
+            entries[begin + request_digest(folded).hex()] = request_digest(labels)
+    return entries
 
 
 def holder(transaction: StudyTransaction, key: str) -> DecisionId | None:
@@ -94,12 +100,21 @@ def holder(transaction: StudyTransaction, key: str) -> DecisionId | None:
 
 def check_visit(transaction: StudyTransaction, noted: Noted) -> None:
     """Refuse a second decision for the same visit of a unit, unless the first was declared void."""
-    first = holder(transaction, visit_entry(noted)[0])
+    first = next((holder(transaction, key) for key in label_entries(noted) if key.startswith(VISIT)), None)
     if first is None:
         return
     whose = "" if noted.unit is None else f"unit {noted.unit!r} "
     words = f"already has a decision, {first}; report its outcome, or declare it void before asking again"
     raise StudyError("visit_taken", f"visit = {noted.visit!r}: {whose}{words}", public=f"visit: {words}")
+
+
+def check_unit(transaction: StudyTransaction, noted: Noted) -> None:
+    """Refuse a unit that differs only in case from one of the study: they would be one patient as two."""
+    key, name = next(iter(label_entries(noted).items()))
+    if transaction.is_other(key, name) and (event := transaction.event(transaction.seq_of(key) or 0)):
+        words = f"a unit of this study is {event.fields()['unit']!r}, which differs only in case"
+        way_out = "write it the same way, or give another label"
+        raise StudyError("invalid_input", f"unit = {noted.unit!r}: {words}; {way_out}", public=f"unit: {way_out}")
 
 
 def once(transaction: StudyTransaction, key: str | None, request: Any, make: Callable[[], Event]) -> tuple[Event, bool]:
@@ -124,14 +139,17 @@ def ask(transaction: StudyTransaction, read: Callable[[StudySpec], Request], *, 
     raw, asked, noted = read(transaction.state.study)
 
     def make() -> Event:
+        if noted.unit is not None:
+            check_unit(transaction, noted)
         if noted.visit is not None:
             check_visit(transaction, noted)
         at = transaction.time_of_decision()
         decision, advice = decide_next(transaction.state, asked, raw)
         bodies.append(body_of(decision, raw, transaction.state, noted))
         event = transaction.append("decided", bodies[0], actor=actor, known=advice, at=at)
-        if noted.visit is not None:
-            transaction.keep_key(*visit_entry(noted), event.seq)
+        for key, name in label_entries(noted).items():
+            if transaction.seq_of(key) is None:
+                transaction.keep_key(key, name, event.seq)
         return event
 
     if noted.key is not None:

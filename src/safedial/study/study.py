@@ -55,6 +55,7 @@ from safedial.study.log import event_hashes, events_about, read_event, read_even
 from safedial.study.reducer import Noted
 from safedial.study.requests import (
     actor_name,
+    as_label,
     checked_text,
     microseconds,
     prepared,
@@ -249,7 +250,7 @@ class Study:
         if unit is not None:
             found = self._of_unit(unit)
         if visit is not None:
-            found = [row for row in found if row.get("visit") == visit]
+            found = [row for row in found if row.get("visit") == as_label(visit)]
             if not found:
                 raise unknown_visit(visit, unit)
         return found
@@ -274,7 +275,7 @@ class Study:
             yield from effective_rows(self.spec.first, self.name, read_events(connection, self._id))
 
     def _of_unit(self, unit: str) -> list[dict[str, Any]]:
-        found = [row for row in self._rows() if row.get("unit") == str(unit)]
+        found = [row for row in self._rows() if row.get("unit") == as_label(str(unit))]
         if not found:
             raise unknown_unit(str(unit))
         return found
