@@ -1,5 +1,7 @@
 """What an attack on studies found: each test failed before its cure."""
 
+import json
+
 import pytest
 
 from safedial.errors import InvalidInput
@@ -66,3 +68,28 @@ def test_one_unit_written_in_several_ways_stays_one_unit(lite):
     study.void(first.id, unrelated=True, **WHY)
     study.ask([0.1, 0.2], unit="Zoë-04", visit="day 1")
     assert study.verify().ok
+
+
+@pytest.mark.parametrize("level", [1e-300, 9e-5, 0.0, 1.0])
+def test_no_setting_switches_the_alarm_off(lite, level):
+    with pytest.raises(InvalidInput, match=r"guard.alarm_level = .*: must lie in \[0.0001, 1\): a smaller one would"):
+        made(lite, guard={"alarm_level": level})
+    with pytest.raises(InvalidInput, match="alarm_level"):
+        lite.amend(changes={"guard": {"alarm_level": level}}, **WHY)
+
+
+def test_a_certificate_shows_the_guard_and_what_the_watch_has_seen(lite):
+    study = made(lite, guard={"alarm_level": 1e-4, "max_unwatched": None, "stop": {"decisions": 30}})
+    for _ in range(3):
+        study.tell(study.ask([0.1, 0.1]).id, reward=0.1, cost=0.6)
+    decision = study.ask([0.1, 0.1])
+    facts = decision.certificate
+    assert facts["guard"] == study.spec.fields["guard"]
+    assert facts["violations"] == 3
+    assert facts["evidence"] > 100
+    assert facts == study.decision(decision.id).certificate == json.loads(json.dumps(facts))
+    facts["guard"]["stop"]["decisions"] = 7
+    assert study.spec.guard.stop_decisions == 30
+    words = f"Watched so far: evidence {decision.certificate['evidence']:.3g} (an alarm at 10000), costs above the"
+    words += " threshold: 3. Guard: alarm_level 0.0001, max_open 10000, stop {'decisions': 30}."
+    assert words in decision.explain()

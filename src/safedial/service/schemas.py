@@ -53,7 +53,7 @@ class Guard(BaseModel):
 
     model_config = ConfigDict(extra="allow")
     alarm_level: float | None = Field(
-        None, gt=0, lt=1, description="level of the alarms on the guarantee and on the noise; 0.01"
+        None, ge=1e-4, lt=1, description="level of the alarms on the guarantee and on the noise; 0.01"
     )
     max_open: int | None = Field(None, ge=1, description="decisions that may wait for an outcome; 10,000")
     max_open_hours: float | None = Field(None, gt=0, description="how long an outcome may be open")

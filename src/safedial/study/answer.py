@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 from safedial.model.guarantee import GUARANTEES
+from safedial.policies.policy import ALARM_AT
 from safedial.policies.words import REPORTED
 from safedial.rounds.certificate import certificate, explain, proposed
 from safedial.rounds.decision import Certificate, Decision, Text
@@ -160,6 +162,7 @@ class StudyDecision(NamedTuple):
     stop_reason: str | None = None
     amended: bool | None = None
     labels: Mapping[str, str] = {}
+    guard: Mapping[str, Any] = {}
 
     def __repr__(self) -> str:
         dial, safe = self.decision.rules.dial, self.safe_action
@@ -217,6 +220,7 @@ class StudyDecision(NamedTuple):
             "seq": self.seq,
             "at": moment(self.at),
             "learning_order": self.learning_order,
+            "guard": self.guard if shared else deepcopy(self.guard),
             **{name: body[name] for name in RECORDED},
             "resumed": [{"seq": seq, "rule": rule, "at": moment(at)} for seq, rule, at in body["resumed"]],
             "key": body.get("key"),
@@ -241,6 +245,7 @@ class StudyDecision(NamedTuple):
         facts = self.certificate
         head = f"{self.id}, {facts['at']}: {facts['open']} outcomes open, {facts['void']} void at that time."
         lines = [head, *self._notes(), *self._who(facts), labelled(explain(self.decision, facts), self.labels)]
+        lines.append(labelled(self._watched(facts), self.labels))
         if facts.get("unwatched"):
             lines.append(f"  Rounds that ended without an outcome to judge the guarantee by: {facts['unwatched']}.")
         if facts.get("corrected_violations"):
@@ -257,6 +262,13 @@ class StudyDecision(NamedTuple):
             what = f"Resumed after {each['rule']}" if each["rule"] else "Started again without the earlier rounds"
             lines.append(f"  {what} on {each['at'][:10]}.")
         return Text("\n".join(lines))
+
+    def _watched(self, facts: dict[str, Any]) -> str:
+        """What the watch has seen, and the rules of the guard."""
+        stops = 1.0 / self.guard["alarm_level"] if self.decision.rules.policy.counts else ALARM_AT
+        seen = f"evidence {facts['evidence']:.3g} (an alarm at {stops:.6g}), costs above the threshold: "
+        rules = ", ".join(f"{name} {value}" for name, value in self.guard.items() if value not in (None, [], {}))
+        return f"  Watched so far: {seen}{facts['violations']}. Guard: {rules}."
 
     def _who(self, facts: dict[str, Any]) -> list[str]:
         """The unit, the visit, the metadata and the features. Without a visit's label, the key stands for it."""
@@ -349,7 +361,7 @@ def decided(
     learning_order = spec.learning_order if spec.rules.policy.in_order else "prefix"
     named, labels = str(id_of(name, event.seq, event.hash)), spec.fields.get("labels", {})
     given = (named, event.seq, name, event.at, body, decision, learning_order, bytes(event.hash).hex())
-    return StudyDecision(*given, replayed, stop_reason, amended, labels)
+    return StudyDecision(*given, replayed, stop_reason, amended, labels, spec.fields["guard"])
 
 
 def shown_event(event: Event, decision_id: str | None, body: Callable[[Event], Any] = Event.fields) -> dict[str, Any]:
