@@ -218,6 +218,12 @@ class Learning:
         return next((float(each.value) for each in self.policy.evidence(self._state).values()), 1.0)
 
     @property
+    def start_evidence(self) -> float | None:
+        """That against the declared start, where the policy keeps it itself."""
+        found = {} if self.policy.counts else self.policy.evidence(self._state)
+        return float(found["start_refuted"].value) if "start_refuted" in found else None
+
+    @property
     def stop_rule(self) -> str:
         """The rule that the policy's own evidence has crossed; "" if none."""
         return self._alarm(self._state)

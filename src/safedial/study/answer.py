@@ -228,7 +228,7 @@ class StudyDecision(NamedTuple):
         }
         if amended:
             facts["amended"] = [{**each, "at": moment(each["at"])} for each in amended]
-        facts |= {name: body[name] for name in QUESTION if name in body}
+        facts |= {name: body[name] for name in (*QUESTION, "start_evidence") if name in body}
         facts |= {"raw_context": self._raw(), "assumptions": rests}
         return facts
 
@@ -266,7 +266,10 @@ class StudyDecision(NamedTuple):
     def _watched(self, facts: dict[str, Any]) -> str:
         """What the watch has seen, and the rules of the guard."""
         stops = 1.0 / self.guard["alarm_level"] if self.decision.rules.policy.counts else ALARM_AT
-        seen = f"evidence {facts['evidence']:.3g} (an alarm at {stops:.6g}), costs above the threshold: "
+        seen = f"evidence {facts['evidence']:.3g} (an alarm at {stops:.6g}), "
+        if "start_evidence" in facts:
+            seen += f"evidence against the declared start {facts['start_evidence']:.3g} (at {ALARM_AT:g}), "
+        seen += "costs above the threshold: "
         rules = ", ".join(f"{name} {value}" for name, value in self.guard.items() if value not in (None, [], {}))
         return f"  Watched so far: {seen}{facts['violations']}. Guard: {rules}."
 

@@ -88,6 +88,8 @@ def _given(decision: Decision, state: State, noted: Noted) -> dict[str, Any]:
     facts = {name: value for name, value in noted._asdict().items() if value is not None}
     if state.amendments:
         facts["amended"] = list(state.amendments)
+    if (against_start := state.watch.start_evidence) is not None:
+        facts["start_evidence"] = against_start
     if decision.extrapolated:
         facts["extrapolated"] = list(decision.extrapolated)
     return facts

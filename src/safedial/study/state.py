@@ -102,10 +102,7 @@ class State(Rounds):
         parts: list[State] = self.phases if latest and self.before is not None else [self]
         if self.broken and not watch.crossed:
             yield "assumption_broken"
-        if watch.crossed:
-            yield watch.due
-        if watch.noisy:
-            yield "noise_broken"
+        yield from watch.fired()
         if latest and guard.max_open is not None and self.waiting > guard.max_open:
             yield "too_many_open"
         if latest and guard.max_void is not None and sum(each.new_void for each in parts) > guard.max_void:
@@ -178,6 +175,8 @@ class State(Rounds):
             "resumes": len(self.resumes),
             "corrected_violations": self.total("corrected_violations"),
         }
+        if (against_start := self.watch.start_evidence) is not None:
+            facts["start_evidence"] = against_start
         if self.learning.starts is not None:
             facts["start_rounds"] = self.learning.starts
         if self.amendments:

@@ -11,7 +11,7 @@ from after it, so the guarantee still holds.
 | `drift` | HP-Conformal: the evidence that rounds are not exchangeable reaches 100 |
 | `bracket_drift` | HP-Shield: the evidence that rounds are not exchangeable, or break their bracket, reaches 100 |
 | `student_drift` | HP-Student: the evidence that noise is not Gaussian and of one size reaches 100 |
-| `start_refuted` | HP-Shield: the evidence that the start exceeds more often than the risk reaches 100 |
+| `start_refuted` | the evidence that the declared start exceeds more often than the risk reaches 100 |
 | `assumption_broken` | the bounds lie outside what the stated norms allow |
 | `noise_broken` | the evidence that residuals exceed the stated noise (bounds.monitor) reaches 2/`alarm_level` |
 | `too_many_open` | more than `max_open` decisions wait for an outcome |
