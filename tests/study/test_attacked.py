@@ -218,3 +218,49 @@ def test_late_excesses_of_the_anytime_guarantee_from_before_a_resume_are_unwatch
     for round_, cost in ((early, 1.2), (kept, 0.1), (late, 1.2)):
         watch.reported(round_, for_the_watch(rules, 0.5, cost, 0.0), None, 0.0)
     assert watch.unwatched == 1
+
+
+@pytest.mark.parametrize("kind", ["conformal", "student", "shield"])
+def test_forgetting_often_hides_no_excess_at_the_start(lite, kind):
+    study = start_study(lite, kind)
+    for number in range(1, 20):
+        study.tell(study.ask([0.1, 0.2], **question(study)).id, reward=0.1, cost=1.2)
+        if study.status()["stop_reason"]:
+            break
+        if number % 3 == 0:
+            study.resume("another lab", forget=True)
+    assert (study.status()["stop_reason"], number < 10) == ("start_refuted", True)
+    facts = study.ask([0.1, 0.2], **question(study)).certificate
+    assert [each["forget"] for each in facts["resumed"]] == [True] * study.status()["forgets"]
+    assert "Started again, without the earlier rounds, on" in study.ask([0.1, 0.2], **question(study)).explain()
+    study.resume("the start was lowered", rule="start_refuted", forget=True)
+    assert study.status()["stop_reason"] == ""
+    assert study.verify().ok
+
+
+@pytest.mark.parametrize("kind", ["conformal", "shield"])
+def test_an_alarm_that_is_due_is_raised_before_its_rounds_are_forgotten(lite, kind):
+    study = start_study(lite, kind, guard={"stop": {"decisions": 6}})
+    asked = [study.ask([0.1, 0.2], **question(study)).id for _ in range(6)]
+    assert study.status()["stop_reason"] == "stop_rule"
+    for each in asked:
+        study.tell(each, reward=0.1, cost=1.2)
+    before = study.status()["seq"]
+    with pytest.raises(StudyError, match="forget = True: the alarm start_refuted is due too") as refused:
+        study.resume("another lab", forget=True)
+    assert (refused.value.code, study.status()["seq"]) == ("other_rule", before)
+    study.resume("planned size reached")
+    assert study.status()["stop_reason"] == "start_refuted"
+    assert [event["body"].get("rule") for event in study.events()["events"]][-2:] == ["stop_rule", "start_refuted"]
+    study.resume("another lab", forget=True)
+    assert study.verify().ok
+
+
+def test_a_study_may_forget_ten_times(lite):
+    study = start_study(lite, "conformal")
+    for _ in range(10):
+        study.ask([0.1, 0.2])
+        study.resume("another lab", forget=True)
+    with pytest.raises(InvalidInput, match="started again without its earlier rounds 10 times, the most that a study"):
+        study.resume("another lab", forget=True)
+    assert study.status()["forgets"] == 10

@@ -203,11 +203,11 @@ class Agent:
         """
         check_forgetting(forget, unrelated)
         rounds = self._rounds
+        if forget or rounds.watch.start is None or self._stop_reason != "start_refuted":
+            rounds.learning.restart_evidence(self._stop_reason)
         if forget:
             rounds.learning.forget(unrelated=unrelated)
             rounds.open.clear()
-        if forget or rounds.watch.start is None or self._stop_reason != "start_refuted":
-            rounds.learning.restart_evidence()
         rounds.watch.resumed(self._stop_reason or "alarm", rounds.rounds)
         self._stop_reason = ""
         self._notice()

@@ -352,6 +352,8 @@ class StudyState(BaseModel):
     violations: int
     unwatched: int | None = Field(None, description="rounds that ended without an outcome that the watch can count")
     resumes: int | None = Field(None, description="how often a person cleared an alarm")
+    forgets: int | None = Field(None, description="how often it started again without the earlier rounds")
+    start_evidence: float | None = Field(None, description="evidence that the declared start is not safe")
     amendments: int | None = Field(None, description="how often the specification was amended")
     oldest_open: str | None = Field(None, description="when the oldest open decision was made")
     overdue: int | None = Field(None, description="open outcomes beyond due_after, or else max_open_hours")

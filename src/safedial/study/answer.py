@@ -222,7 +222,10 @@ class StudyDecision(NamedTuple):
             "learning_order": self.learning_order,
             "guard": self.guard if shared else deepcopy(self.guard),
             **{name: body[name] for name in RECORDED},
-            "resumed": [{"seq": seq, "rule": rule, "at": moment(at)} for seq, rule, at in body["resumed"]],
+            "resumed": [
+                {"seq": seq, "rule": rule, "at": moment(at), "forget": forget}
+                for seq, rule, at, forget in body["resumed"]
+            ],
             "key": body.get("key"),
             "meta": body.get("meta"),
         }
@@ -259,8 +262,8 @@ class StudyDecision(NamedTuple):
             after = f"the guarantee counts from there; {after}" if each["begins_phase"] else "the guarantee goes on"
             lines.append(f"  {words} ({', '.join(each['changed'])}): {after}.")
         for each in facts.get("resumed", ()):
-            what = f"Resumed after {each['rule']}" if each["rule"] else "Started again without the earlier rounds"
-            lines.append(f"  {what} on {each['at'][:10]}.")
+            what = f"Resumed after {each['rule']}" if each["rule"] else "Started again"
+            lines.append(f"  {what}{', without the earlier rounds,' * each['forget']} on {each['at'][:10]}.")
         return Text("\n".join(lines))
 
     def _watched(self, facts: dict[str, Any]) -> str:

@@ -28,6 +28,7 @@ from safedial.study.answer import (
 from safedial.study.event import EVENT_KINDS, Event, RoundHistory, canonical, mark_of
 from safedial.study.reducer import QUESTION, Noted, body_of, context_of, decide_next, noted_in
 from safedial.study.requests import Request, check_observed, need_reason
+from safedial.study.state import State
 from safedial.study.study_errors import StudyError
 from safedial.study.study_spec import StudySpec
 from safedial.study.transaction import StudyTransaction
@@ -293,6 +294,8 @@ def resume(
         if rule not in (None, state.stop_reason):
             words = f"the study is stopped by {state.stop_reason or 'nothing'}; look at its status again"
             raise StudyError("other_rule", f"rule = {str(rule)[:80]!r}: {words}", public=f"rule: {words}")
+        if forget:
+            check_forgettable(transaction.source.name, state)
         body = {"rule": state.stop_reason, "forget": forget, "unrelated": unrelated}
         return transaction.append("resumed", body, actor=actor, reason=reason)
 
@@ -300,6 +303,21 @@ def resume(
     if rule not in (None, event.fields()["rule"]):
         raise StudyError("key_reused", f"key = {str(key)[:80]!r}: was used for another rule; give a new key")
     return receipt(None, event, created)._replace(stop_reason=transaction.state.stop_reason)
+
+
+MOST_FORGETS = 10
+"""How often a study may start again without its earlier rounds. Each time its evidence starts again too, which is false
+with probability 0.01: so all of it together with 0.1 and a little.
+"""
+
+
+def check_forgettable(name: str, state: State) -> None:
+    """Refuse to forget too often, and what an alarm that no person has seen rests on."""
+    rule = f"has started again without its earlier rounds {state.forgets} times, the most that a study may"
+    require(state.forgets < MOST_FORGETS, "study", name, rule, "create a new study")
+    if due := next((rule for rule in state.watch.fired() if rule != state.stop_reason), ""):
+        words = f"the alarm {due} is due too, and would be forgotten unseen; resume without forget, which raises it"
+        raise StudyError("other_rule", f"forget = True: {words}", public=f"forget: {words}")
 
 
 def amend(

@@ -76,6 +76,11 @@ class State(Rounds):
         return getattr(self, name) if self.before is None else sum(getattr(each, name) for each in self.phases)
 
     @property
+    def forgets(self) -> int:
+        """How often learning has started again without the earlier rounds."""
+        return sum(forget for *_, forget in self.resumes)
+
+    @property
     def waiting(self) -> int:
         """The number of open decisions, of all phases."""
         return len(self.open) if self.before is None else sum(len(each.open) for each in self.phases)
@@ -173,6 +178,7 @@ class State(Rounds):
             "stop_reason": self.stop_reason,
             "unwatched": self.total("unwatched"),
             "resumes": len(self.resumes),
+            "forgets": self.forgets,
             "corrected_violations": self.total("corrected_violations"),
         }
         if (against_start := self.watch.start_evidence) is not None:
