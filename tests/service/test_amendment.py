@@ -98,7 +98,7 @@ def test_the_command_line_amends_and_says_what_becomes_of_the_learning(study, tm
 
 @pytest.mark.parametrize("keep", [True, False])
 def test_the_page_counts_each_part_by_its_own_rules(store, keep):
-    spec, rng = {**SPEC, "guard": {"alarm_level": 1e-300}}, np.random.default_rng(3)
+    spec, rng = {**SPEC, "guard": {"alarm_level": 1e-4}}, np.random.default_rng(3)
     trial = create_study("calm", spec, storage=store)
     track = Track(trial)
     for number in range(24):

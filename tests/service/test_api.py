@@ -29,7 +29,18 @@ def test_a_study_is_created_asked_told_corrected_made_void_and_verified(service)
     decision = service.ask("infusion", [0.6, 0.3])
     body = decision.json()
     assert (decision.status, body["id"], body["seq"]) == (201, f"infusion.2.{body['hash'][:8]}", 2)
-    named = {"id", "seq", "hash", "action", "intensity", "safe_action", "certificate", "replayed", "stop_reason"}
+    named = {
+        "id",
+        "seq",
+        "hash",
+        "action",
+        "intensity",
+        "safe_action",
+        "certificate",
+        "replayed",
+        "stop_reason",
+        "amended",
+    }
     assert set(body) == named
     told = service.post(f"/v1/decisions/{body['id']}/outcome", {"reward": 0.1, "cost": 0.2, "applied_action": 0.1})
     assert (told.status, told.json()["decision_id"], told.json()["seq"]) == (201, body["id"], 3)

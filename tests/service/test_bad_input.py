@@ -327,7 +327,7 @@ def test_every_refused_request_says_what_is_wrong_with_it(service, store):
         service.post(ask, {**good, "baseline_cost": -MARK}),
         service.post(ask, {**good, "baseline_cost": "x"}),
         service.post(ask, {**good, "proposal": MARK}),
-        service.post(ask, {**good, "unit": " P-1"}),
+        service.post(ask, {**good, "unit": "  "}),
         service.post(ask, {**good, "unit": ""}),
         service.post(ask, {**good, "unit": "x" * 300}),
         service.post(ask, {**good, "meta": {"a b": MARK}}),

@@ -18,7 +18,7 @@ from safedial.study.store import Store
 from tests.study.conftest import SPEC
 from tests.study.worker import FORK, acknowledged, serve, work, work_over_http
 
-LOOSE = {**SPEC, "fallback_action": 0.0, "guard": {"alarm_level": 1e-9}}
+LOOSE = {**SPEC, "fallback_action": 0.0, "guard": {"alarm_level": 1e-4}}
 
 
 def prepare(url: str) -> None:

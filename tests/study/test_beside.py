@@ -14,7 +14,7 @@ from safedial.study.replay_log import Replay
 from safedial.study.store import Store
 from tests.study.conftest import SPEC
 
-RULES = {**SPEC, "guard": {"alarm_level": 1e-300}}
+RULES = {**SPEC, "guard": {"alarm_level": 1e-4}}
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tests.study.test_amend import SEVERAL, SHIELD
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-LOOSE = {**SPEC, "guard": {"alarm_level": 1e-300, "max_void": None, "max_unwatched": None}}
+LOOSE = {**SPEC, "guard": {"alarm_level": 1e-4, "max_void": None, "max_unwatched": None}}
 STUDENT = {"dim": 2, "threshold": 1.0, "violation_risk": 0.2, "guarantee": "student", "start_action": 0.2}
 STUDIES = {
     "certified": LOOSE,

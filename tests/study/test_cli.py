@@ -43,7 +43,18 @@ def test_a_round_from_the_shell(study, tmp_path):
     decision = answer(study("ask", "trial", "0.6,0.3", "--key", "a", "--format", "json"))
     again = answer(study("ask", "trial", "[0.6, 0.3]", "--key", "a", "--json"))
     assert again == {**decision, "replayed": True}
-    named = {"id", "seq", "hash", "action", "intensity", "safe_action", "certificate", "replayed", "stop_reason"}
+    named = {
+        "id",
+        "seq",
+        "hash",
+        "action",
+        "intensity",
+        "safe_action",
+        "certificate",
+        "replayed",
+        "stop_reason",
+        "amended",
+    }
     assert set(decision) == named
     code, _, err = study("tell", decision["id"], "--cost", 0.2)
     assert (code, err) == (

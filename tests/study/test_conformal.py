@@ -122,7 +122,7 @@ def test_a_dial_with_levels_never_gives_nothing(shelf):
         decision = study.ask(context.tolist())
         seen.add(decision.limit)
         assert decision.action >= 2.0
-        gain, harm = decision.intensity * (context[:2] + rng.standard_normal(2))
+        gain, harm = decision.intensity * (context[:2] * [1.0, 0.4] + rng.standard_normal(2))
         study.tell(decision.id, reward=gain, cost=harm)
     assert "lowest_level" in seen
     assert study.status()["informative_rounds"] == 200

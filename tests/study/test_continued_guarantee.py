@@ -68,7 +68,7 @@ def test_a_stricter_alarm_judges_the_evidence_so_far(lite):
 
 
 def test_a_stricter_alarm_judges_the_noise_so_far(lite):
-    study = create_study("amended", {**MILD, "guard": {"alarm_level": 1e-9}}, storage=lite.store)
+    study = create_study("amended", {**MILD, "guard": {"alarm_level": 1e-4}}, storage=lite.store)
     while study.status()["noise_evidence"] < 1e4:
         decision = study.ask([0.3, 0.2])
         study.tell(decision.id, reward=1.5 * decision.action * (-1) ** decision.seq, cost=0.1)

@@ -94,13 +94,13 @@ def test_too_many_void_rounds_stop_the_study(lite):
 
 
 def test_the_stop_rule_counts_violations_among_the_last_outcomes(lite):
-    study = made(lite, guard={"stop": {"violations": 2, "of_last": 3}, "alarm_level": 1e-9})
-    for cost in (0.9, 0.1, 0.1, 0.9, 0.1):
+    study = made(lite, guard={"stop": {"violations": 2, "of_last": 3}, "alarm_level": 1e-4})
+    for cost in (0.51, 0.1, 0.1, 0.51, 0.1):
         decision = study.ask([0.1, 0.1])
         study.tell(decision.id, reward=0.1, cost=cost)
     assert study.status()["stop_reason"] == ""
     decision = study.ask([0.1, 0.1])
-    study.tell(decision.id, reward=0.1, cost=0.9)
+    study.tell(decision.id, reward=0.1, cost=0.51)
     assert study.status()["stop_reason"] == "stop_rule"
 
 

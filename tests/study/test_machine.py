@@ -31,7 +31,7 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         self.folder = tempfile.mkdtemp()
         self.url = f"sqlite:///{self.folder}/trial.db"
-        spec = {**SPEC, "guard": {"alarm_level": 1e-300}}
+        spec = {**SPEC, "guard": {"alarm_level": 1e-4}}
         self.stores = [Store(self.url) for _ in range(2)]
         self.desks = [create_study("trial", spec, storage=store, load_if_exists=True) for store in self.stores]
         self.rounds, self.turn = {}, 0

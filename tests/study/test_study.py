@@ -336,7 +336,7 @@ def test_a_bad_specification_is_refused_and_no_study_is_made(lite, changes):
     ],
 )
 def test_every_radius_margin_and_curve_is_recorded_explained_and_computed_again(lite, changes):
-    study = create_study("other", {**SPEC, **changes, "guard": {"alarm_level": 1e-9}}, storage=lite.store)
+    study = create_study("other", {**SPEC, **changes, "guard": {"alarm_level": 1e-4}}, storage=lite.store)
     for number in range(25):
         decision = study.ask([0.6 * math.sin(number), 0.5 * math.cos(2 * number)])
         study.tell(decision.id, reward=0.2 * decision.intensity, cost=0.1 * decision.intensity)

@@ -120,7 +120,7 @@ def test_a_key_belongs_to_one_unit_and_visit_and_old_requests_keep_their_digests
 
 
 @pytest.mark.parametrize("name", ["unit", "visit"])
-@pytest.mark.parametrize("label", ["", " P-04", "a\nb", "x" * 201, 7, "\ud800"])
+@pytest.mark.parametrize("label", ["", "  ", "a\nb", "x" * 201, 7, "\ud800"])
 def test_a_bad_label_is_refused_and_nothing_is_written(lite, name, label):
     with pytest.raises(InvalidInput, match=name):
         lite.ask([0.1, 0.2], **{name: label})

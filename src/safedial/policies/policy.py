@@ -430,6 +430,13 @@ class Policy:
     def restart(self, state: State) -> None:
         """Begin the evidence anew, after a person has found out what went wrong."""
 
+    def start_watch(self, state: State) -> Any:
+        """What it has counted against a declared start, where it does so itself; else None."""
+        return None
+
+    def keep_start_watch(self, state: State, kept: Any) -> None:
+        """Go on counting from there, in a state that has begun anew for another reason."""
+
     def terms(self, decided: Decided) -> Terms:
         """The certificate's words for a decision; by default those of the guarantee that its class claims."""
         from safedial.policies.words import own_terms  # it needs the names of this module

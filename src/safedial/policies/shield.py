@@ -613,6 +613,13 @@ class HPShield(Policy):
         if state.bets is not None:
             state.bets.restart()
 
+    def start_watch(self, state: ShieldState) -> Any:
+        return None if state.bets is None else state.bets.watched_starts()
+
+    def keep_start_watch(self, state: ShieldState, kept: Any) -> None:
+        if state.bets is not None:
+            state.bets.keep_starts(kept)
+
     def terms(self, decided: Decided) -> Terms:
         return shield_words.terms(self, decided)
 

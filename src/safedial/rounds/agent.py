@@ -203,11 +203,12 @@ class Agent:
         """
         check_forgetting(forget, unrelated)
         rounds = self._rounds
+        if forget or rounds.watch.start is None or self._stop_reason != "start_refuted":
+            rounds.learning.restart_evidence(self._stop_reason)
         if forget:
             rounds.learning.forget(unrelated=unrelated)
             rounds.open.clear()
-        rounds.learning.restart_evidence()
-        rounds.watch.resumed("noise_broken" if self._stop_reason == "noise_broken" else "alarm", rounds.rounds)
+        rounds.watch.resumed(self._stop_reason or "alarm", rounds.rounds)
         self._stop_reason = ""
         self._notice()
 
@@ -407,8 +408,7 @@ class Agent:
         """Stop if the watch or the policy's own evidence has reached its limit."""
         watch = self._rounds.watch
         watch.notice()
-        if not self._stop_reason and (watch.crossed or watch.noisy):
-            self._stop_reason = watch.due
+        self._stop_reason = self._stop_reason or watch.due
 
     def _number_of(self, vector: Array, round: int | None) -> int:
         """The open round of an outcome that is reported by its context; 0 for history."""

@@ -218,6 +218,12 @@ class Learning:
         return next((float(each.value) for each in self.policy.evidence(self._state).values()), 1.0)
 
     @property
+    def start_evidence(self) -> float | None:
+        """That against the declared start, where the policy keeps it itself."""
+        found = {} if self.policy.counts else self.policy.evidence(self._state)
+        return float(found["start_refuted"].value) if "start_refuted" in found else None
+
+    @property
     def stop_rule(self) -> str:
         """The rule that the policy's own evidence has crossed; "" if none."""
         return self._alarm(self._state)
@@ -227,19 +233,26 @@ class Learning:
             return ""
         return next((rule for rule, each in self.policy.evidence(state).items() if bool(each.crossed)), "")
 
-    def restart_evidence(self) -> None:
-        """Begin the policy's own evidence anew."""
+    def restart_evidence(self, rule: str = "") -> None:
+        """Begin the policy's own evidence anew, after `rule`: that against the declared start only after its own."""
+        kept = None if rule == "start_refuted" else self.policy.start_watch(self._state)
         self._seen = None
         self.policy.restart(self._state)
+        self._keep_start_watch(kept)
+
+    def _keep_start_watch(self, kept: Any) -> None:
+        if kept is not None:
+            self.policy.keep_start_watch(self._state, kept)
 
     def forget(self, *, unrelated: bool = False) -> None:
         """Start again without rounds, after a change that made the earlier ones useless: a new epoch. `unrelated`: the
-        reason for it has nothing to do with outcomes.
+        reason for it has nothing to do with outcomes. The start is the same, and so is the evidence against it.
         """
         if self.policy.counts:
             raise InvalidInput(f"forget = True: {FORGETTING}")
-        task = self.policy.task
+        task, kept = self.policy.task, self.policy.start_watch(self._state)
         self._begin_epoch(task.epoch + 1, exact=task.exact and unrelated)
+        self._keep_start_watch(kept)
         self.samples = self.opened = 0
         self._contexts.clear()
 

@@ -64,7 +64,11 @@ class Rounds:
     # --- a decision
 
     def advise(self, asked: Asked, **given: Any) -> tuple[Decision, Advice]:
-        """The next decision, and what it was made from (`Learning.advise`)."""
+        """The next decision, and what it was made from (`Learning.advise`). After another alarm too, a start that was
+        refuted is no fallback.
+        """
+        if given.get("stop_reason") and self.watch.refuted:
+            given["stop_reason"] = "start_refuted"
         return self.learning.advise(self.rules, asked, number=self.rounds + 1, **given)
 
     def decided(

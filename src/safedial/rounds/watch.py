@@ -6,12 +6,20 @@ open, void, expired and late rounds, whatever the reason, only lower the evidenc
 and they hide nothing that was reported. A round without a dose does not count. If more was applied than advised, the
 cost that the advised setting would have had counts (`cost_at_advice`). A throttled round counts if its cost exceeds the
 threshold in spite of the throttle. A resume starts a new product over the rounds decided after it: rounds that are open
-at a resume may be open because of their outcomes.
+at a resume may be open because of their outcomes. The product over the earlier rounds goes on from 1 with their late
+excesses, and stops too: it was divided by what it had reached, so it errs less than it would have.
+
+**The declared start.** A setting that is declared safe exceeds with probability at most δ in each round. So a product
+of the same kind runs over all decided rounds, whatever was guaranteed in them: a cost above the threshold at the start
+or below counts as an excess, because costs grow with the setting, every other outcome as kept. It rests on no round
+that was learned from, so it survives when earlier rounds are forgotten. (HP-Shield, whose start may be one for each round,
+keeps it among its bets.)
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -31,8 +39,8 @@ from safedial.rounds.outcome import (
 )
 from safedial.rounds.rules import Rules
 
-FLAGS = ("crossed", "noisy", "tails")
-COUNTS = ("unwatched", "new_unwatched", "new_watched", "unwatched_from", "watched_from", "tails_from")
+FLAGS = ("crossed", "noisy", "tails", "refuted")
+COUNTS = ("unwatched", "new_unwatched", "new_watched", "unwatched_from", "watched_from", "tails_from", "start_from")
 """A watch's other values; a study's snapshot and a save file keep them under these names."""
 
 
@@ -41,26 +49,38 @@ class Watch:
 
     A policy whose counted violations are no evidence has evidence of its own; its violations are then only counted.
 
-    `monitor` and `tails` hold the evidence; `crossed` and `noisy` say whether it ever reached its limit. `unwatched`
-    counts the rounds with a guarantee that ended without an outcome to count; `new_unwatched` of `new_watched` count
-    since that rule was resumed. Each `…_from` is the last round before a resume.
+    `monitor`, `earlier` (of the rounds before the last resume), `tails` and `starts` hold the evidence; `crossed`,
+    `noisy` and `refuted` say whether it ever reached its limit. `start` is the setting that was declared safe.
+    `unwatched` counts the rounds with a guarantee that ended without an outcome to count; `new_unwatched` of
+    `new_watched` count since that rule was resumed. Each `…_from` is the last round before a resume.
     """
 
     def __init__(self, rules: Rules, learning: Learning, level: float = 0.01) -> None:
         self.rules, self.learning, self.level = rules, learning, level
         self.counts = rules.policy.counts
         self.specs = [rules.spec] if rules.parts is None else [part.spec for part in rules.parts.values()]
-        self.monitor = monitor.init()
+        self.start = None if "start_refuted" in rules.policy.stop_rules else rules.start_action
+        self.monitor, self.earlier, self.starts = (monitor.init() for _ in range(3))
         self.tails = [0.0] * (1 + len(self.specs))
-        self.crossed = self.noisy = False
+        self.crossed = self.noisy = self.refuted = False
         self.unwatched = self.new_unwatched = self.new_watched = 0
-        self.unwatched_from = self.watched_from = self.tails_from = 0
+        self.unwatched_from = self.watched_from = self.tails_from = self.start_from = 0
 
     @property
     def evidence(self) -> float:
         """Evidence that the guarantee is broken, or that rounds are not exchangeable: starts at 1; 1/level stops."""
         own = self.learning.evidence
-        return float(monitor.evidence(self.monitor)) if own is None else own
+        if own is not None:
+            return own
+        late = float(monitor.evidence(self.earlier)) if self.earlier.violations else 0.0
+        return max(late, float(monitor.evidence(self.monitor)))
+
+    @property
+    def start_evidence(self) -> float | None:
+        """Evidence that the declared start exceeds more often than the risk: starts at 1; 100 stops. None: no start."""
+        if self.start is None:
+            return self.learning.start_evidence
+        return float(monitor.evidence(self.starts))
 
     @property
     def noise_evidence(self) -> float:
@@ -70,9 +90,16 @@ class Watch:
     @property
     def due(self) -> str:
         """The rule that has fired: a key of `LIMITS`, or ""."""
+        return next(self.fired(), "")
+
+    def fired(self) -> Iterator[str]:
+        """The rules that have fired."""
+        if self.refuted:
+            yield "start_refuted"
         if self.crossed:
-            return "alarm" if self.counts else self.learning.stop_rule or self.rules.policy.stop_rules[0]
-        return "noise_broken" if self.noisy else ""
+            yield "alarm" if self.counts else self.learning.stop_rule or self.rules.policy.stop_rules[0]
+        if self.noisy:
+            yield "noise_broken"
 
     def notice(self) -> None:
         """Record an alarm of the policy's own evidence."""
@@ -81,6 +108,8 @@ class Watch:
 
     def guaranteed(self, round_: Round) -> Round:
         """Count a decided round as kept. Returns the round, no longer watched if it can prove nothing."""
+        if self.start is not None and (risk := self.allowed(round_)) is not None:
+            self.starts = monitor.update(self.starts, False, risk)
         if not self.counts:
             self.new_watched += round_.watched
             return round_
@@ -117,9 +146,10 @@ class Watch:
         """Compare a reported outcome with the guarantee and the stated noise, whatever other rounds are open.
         `dropped`: the policy takes nothing from it.
         """
+        self._judge_start(round_, sample)
         if not self.counts:
             shows = _throttled_judges if throttled else judges
-            hidden = dropped and self._hides(round_, sample)
+            hidden = (dropped or round_.number <= self.watched_from) and self._hides(round_, sample)
             if round_.watched and (hidden or not shows(self.rules, sample, round_.action)):
                 self.unseen(round_)
             return
@@ -130,9 +160,18 @@ class Watch:
         over = self._exceeds(round_, sample, parts, throttled=throttled)
         if over is None:
             self.unseen(round_)
-        elif over and round_.number > self.watched_from:
-            self.monitor = monitor.revise(self.monitor)
-            self.crossed = self.crossed or bool(monitor.alarm(self.monitor, self.level))
+        elif over:
+            name = "monitor" if round_.number > self.watched_from else "earlier"
+            setattr(self, name, monitor.revise(getattr(self, name)))
+            self.crossed = self.crossed or bool(monitor.alarm(getattr(self, name), self.level))
+
+    def _judge_start(self, round_: Round, sample: Sample) -> None:
+        """Count a cost above the threshold, at the declared start or below, against that start."""
+        if self.start is None or sample.applied > self.start or round_.number <= self.start_from:
+            return
+        if self.allowed(round_) is not None and is_over(self.rules, sample.measured):
+            self.starts = monitor.revise(self.starts)
+            self.refuted = self.refuted or bool(monitor.alarm(self.starts))
 
     def exceeded(self, round_: Round, sample: Sample, *, throttled: bool = False) -> bool:
         """Whether an outcome shows that a round exceeded its threshold at the advised setting."""
@@ -177,6 +216,7 @@ class Watch:
         unwatched.
         """
         if not (round_.watched and exceeds(self.rules, sample, round_.action)):
+            self._judge_start(round_, sample)
             return False
         self.reported(round_, sample._replace(weight=0.0), round_.context, round_.norm, dropped=True)
         return True
@@ -200,10 +240,15 @@ class Watch:
 
     def resumed(self, rule: str, rounds: int) -> None:
         """After `rounds` decisions, restart what this rule watches, and nothing else."""
-        if rule == "alarm":
+        if rule == "start_refuted" and self.start is not None:
+            self.starts, self.refuted, self.start_from = monitor.init(), False, rounds
+        elif rule == "alarm" and self.counts:
+            both = self.earlier.log_evidence + self.monitor.log_evidence
+            reached = max(0.0, math.log(monitor.evidence(monitor.Monitor(both, 0.0, 0.0))))
+            self.earlier = monitor.Monitor(both - reached, 0.0, 0.0)
             self.monitor, self.crossed, self.watched_from = monitor.init(), False, rounds
         elif rule in self.rules.policy.stop_rules:
-            self.crossed = False
+            self.crossed, self.watched_from = False, rounds if rule == "alarm" else 0
         elif rule == "noise_broken":
             self.tails, self.noisy, self.tails_from = [0.0] * len(self.tails), False, rounds
         elif rule == "too_many_unwatched":
@@ -226,13 +271,14 @@ class Watch:
         self.noisy = self.noisy or self._is_noisy()
 
     def packed(self) -> Any:
-        """The monitor as an array, for a snapshot or a save file."""
-        return np.append(self.monitor.log_evidence, [self.monitor.rounds, self.monitor.violations])
+        """The products as an array, for a snapshot or a save file."""
+        kept = (self.monitor, self.earlier, self.starts)
+        return np.stack([np.append(each.log_evidence, [each.rounds, each.violations]) for each in kept])
 
     def unpack(self, seen: Any) -> None:
-        """Restore the monitor."""
-        *log_evidence, rounds, violations = seen
-        self.monitor = monitor.Monitor(np.array(log_evidence), rounds, violations)
+        """Restore the products."""
+        kept = (monitor.Monitor(np.array(logs), rounds, violations) for *logs, rounds, violations in seen)
+        self.monitor, self.earlier, self.starts = kept
 
 
 def _throttled_judges(rules: Rules, sample: Sample, advised: float) -> bool:

@@ -18,6 +18,7 @@ from safedial.study.answer import id_of
 from safedial.study.event import moment
 from safedial.study.export import share_interval, unit_counts, unknown_unit, unknown_visit
 from safedial.study.reducer import TAG
+from safedial.study.requests import as_label
 from safedial.study.state import HOUR
 
 LATEST = 2.5e17
@@ -265,7 +266,7 @@ def _matching(track: Track, wanted: Wanted) -> Iterable[int]:
     if wanted.unit is not None:
         rows = reversed(_of_unit(track, wanted.unit))
     if wanted.visit is not None:
-        rows = [row for row in rows if track.visits.get(row, NOT_NOTED).visit == wanted.visit]
+        rows = [row for row in rows if track.visits.get(row, NOT_NOTED).visit == as_label(wanted.visit)]
         if not rows:
             raise unknown_visit(wanted.visit, wanted.unit)
     if wanted.overdue:
@@ -287,9 +288,9 @@ def _pairs(meta: dict[str, Any]) -> list[str]:
 
 
 def _of_unit(track: Track, unit: str) -> list[int]:
-    if unit not in track.units:
+    if (name := as_label(unit)) not in track.units:
         raise unknown_unit(unit)
-    return track.units[unit]
+    return track.units[name]
 
 
 def units_page(track: Track, after: int, limit: int, search: str = "") -> dict[str, Any]:

@@ -39,7 +39,8 @@ class Advice(NamedTuple):
     """The setting for the dial. If `fallback` is True, no decision was made, so there is no id to report on.
 
     `hash` is the hash of the decision's event; `replayed` marks an earlier answer, repeated for the same key;
-    `stop_reason` names the rule that has stopped the study since; `proposal_answer` says whether a proposal was
+    `stop_reason` names the rule that has stopped the study since, `amended` says whether its specification has changed
+    since; `proposal_answer` says whether a proposal was
     granted, lowered or raised.
     """
 
@@ -55,6 +56,7 @@ class Advice(NamedTuple):
     replayed: bool = False
     stop_reason: str = ""
     proposal_answer: str = ""
+    amended: bool = False
 
 
 def read_answer(text: bytes) -> dict[str, Any] | None:
@@ -262,9 +264,13 @@ class Client:
             log.warning("no advice from the service (%s): using the fallback action %g", error, self.fallback_action)
             return Advice(self.fallback_action, None, None, None, None, None, True, str(error))
         given = {name: answer[name] for name in ADVICE}
-        advice = Advice(**given, proposal_answer=answer.get("proposal_answer", ""))
+        advice = Advice(
+            **given, proposal_answer=answer.get("proposal_answer", ""), amended=answer.get("amended", False)
+        )
         if advice.replayed and advice.stop_reason:
             log.warning("an earlier answer was given again, and the study has stopped since: %s", advice.stop_reason)
+        if advice.replayed and advice.amended:
+            log.warning("an earlier answer was given again, and the study was amended since")
         return advice
 
     def tell(

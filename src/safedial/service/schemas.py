@@ -53,7 +53,7 @@ class Guard(BaseModel):
 
     model_config = ConfigDict(extra="allow")
     alarm_level: float | None = Field(
-        None, gt=0, lt=1, description="level of the alarms on the guarantee and on the noise; 0.01"
+        None, ge=1e-4, lt=1, description="level of the alarms on the guarantee and on the noise; 0.01"
     )
     max_open: int | None = Field(None, ge=1, description="decisions that may wait for an outcome; 10,000")
     max_open_hours: float | None = Field(None, gt=0, description="how long an outcome may be open")
@@ -279,6 +279,7 @@ class Decision(BaseModel):
     proposal_answer: str | None = Field(None, description="granted, lowered or raised; the certificate says why")
     replayed: bool | None = Field(None, description="repeated for the same request with the same key")
     stop_reason: str | None = Field(None, description="the rule that has stopped the study since, or empty")
+    amended: bool | None = Field(None, description="the study's specification has changed since")
 
 
 class DecisionRecord(Decision):
@@ -351,6 +352,8 @@ class StudyState(BaseModel):
     violations: int
     unwatched: int | None = Field(None, description="rounds that ended without an outcome that the watch can count")
     resumes: int | None = Field(None, description="how often a person cleared an alarm")
+    forgets: int | None = Field(None, description="how often it started again without the earlier rounds")
+    start_evidence: float | None = Field(None, description="evidence that the declared start is not safe")
     amendments: int | None = Field(None, description="how often the specification was amended")
     oldest_open: str | None = Field(None, description="when the oldest open decision was made")
     overdue: int | None = Field(None, description="open outcomes beyond due_after, or else max_open_hours")

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 from safedial.model.guarantee import GUARANTEES
+from safedial.policies.policy import ALARM_AT
 from safedial.policies.words import REPORTED
 from safedial.rounds.certificate import certificate, explain, proposed
 from safedial.rounds.decision import Certificate, Decision, Text
@@ -143,8 +145,9 @@ IMPORTED = (
 class StudyDecision(NamedTuple):
     """One advised action of a study: `id` and `seq` identify it, `decision` holds the numbers, `hash` is its event's.
 
-    In an answer to `ask`, `replayed` says whether the same request with the same key was answered before, and
-    `stop_reason` names the rule that has stopped the study by now, or is "".
+    In an answer to `ask`, `replayed` says whether the same request with the same key was answered before,
+    `stop_reason` names the rule that has stopped the study by now, or is "", and `amended` says whether its
+    specification has changed since.
     """
 
     id: str
@@ -157,7 +160,9 @@ class StudyDecision(NamedTuple):
     hash: str = ""
     replayed: bool | None = None
     stop_reason: str | None = None
+    amended: bool | None = None
     labels: Mapping[str, str] = {}
+    guard: Mapping[str, Any] = {}
 
     def __repr__(self) -> str:
         dial, safe = self.decision.rules.dial, self.safe_action
@@ -215,14 +220,18 @@ class StudyDecision(NamedTuple):
             "seq": self.seq,
             "at": moment(self.at),
             "learning_order": self.learning_order,
+            "guard": self.guard if shared else deepcopy(self.guard),
             **{name: body[name] for name in RECORDED},
-            "resumed": [{"seq": seq, "rule": rule, "at": moment(at)} for seq, rule, at in body["resumed"]],
+            "resumed": [
+                {"seq": seq, "rule": rule, "at": moment(at), "forget": forget}
+                for seq, rule, at, forget in body["resumed"]
+            ],
             "key": body.get("key"),
             "meta": body.get("meta"),
         }
         if amended:
             facts["amended"] = [{**each, "at": moment(each["at"])} for each in amended]
-        facts |= {name: body[name] for name in QUESTION if name in body}
+        facts |= {name: body[name] for name in (*QUESTION, "start_evidence") if name in body}
         facts |= {"raw_context": self._raw(), "assumptions": rests}
         return facts
 
@@ -239,6 +248,7 @@ class StudyDecision(NamedTuple):
         facts = self.certificate
         head = f"{self.id}, {facts['at']}: {facts['open']} outcomes open, {facts['void']} void at that time."
         lines = [head, *self._notes(), *self._who(facts), labelled(explain(self.decision, facts), self.labels)]
+        lines.append(labelled(self._watched(facts), self.labels))
         if facts.get("unwatched"):
             lines.append(f"  Rounds that ended without an outcome to judge the guarantee by: {facts['unwatched']}.")
         if facts.get("corrected_violations"):
@@ -252,9 +262,19 @@ class StudyDecision(NamedTuple):
             after = f"the guarantee counts from there; {after}" if each["begins_phase"] else "the guarantee goes on"
             lines.append(f"  {words} ({', '.join(each['changed'])}): {after}.")
         for each in facts.get("resumed", ()):
-            what = f"Resumed after {each['rule']}" if each["rule"] else "Started again without the earlier rounds"
-            lines.append(f"  {what} on {each['at'][:10]}.")
+            what = f"Resumed after {each['rule']}" if each["rule"] else "Started again"
+            lines.append(f"  {what}{', without the earlier rounds,' * each['forget']} on {each['at'][:10]}.")
         return Text("\n".join(lines))
+
+    def _watched(self, facts: dict[str, Any]) -> str:
+        """What the watch has seen, and the rules of the guard."""
+        stops = 1.0 / self.guard["alarm_level"] if self.decision.rules.policy.counts else ALARM_AT
+        seen = f"evidence {facts['evidence']:.3g} (an alarm at {stops:.6g}), "
+        if "start_evidence" in facts:
+            seen += f"evidence against the declared start {facts['start_evidence']:.3g} (at {ALARM_AT:g}), "
+        seen += "costs above the threshold: "
+        rules = ", ".join(f"{name} {value}" for name, value in self.guard.items() if value not in (None, [], {}))
+        return f"  Watched so far: {seen}{facts['violations']}. Guard: {rules}."
 
     def _who(self, facts: dict[str, Any]) -> list[str]:
         """The unit, the visit, the metadata and the features. Without a visit's label, the key stands for it."""
@@ -275,7 +295,7 @@ class StudyDecision(NamedTuple):
         return lines
 
     def _notes(self) -> list[str]:
-        """Notes on a repeated answer, and on a study that has stopped since."""
+        """Notes on a repeated answer, and on a study that has stopped or was amended since."""
         if not self.replayed:
             return []
         lines = ["  Repeated: the same request with the same key got this answer before."]
@@ -284,13 +304,15 @@ class StudyDecision(NamedTuple):
             lines.append(
                 f"  THE STUDY HAS STOPPED SINCE ({self.stop_reason}): it now advises the fallback, {fallback}."
             )
+        if self.amended:
+            lines.append("  THE STUDY WAS AMENDED SINCE: ask with another key for the advice of its present rules.")
         return lines
 
     def to_dict(self, *, shared: bool = False) -> dict[str, Any]:
         """Plain values, as in the answers of the command line and the service. If they are `shared`, parts of them are
         those of other decisions too, to be read only.
         """
-        known = {"replayed": self.replayed, "stop_reason": self.stop_reason}
+        known = {"replayed": self.replayed, "stop_reason": self.stop_reason, "amended": self.amended}
         return {
             **{name: getattr(self, name) for name in ("id", "seq", "hash", "action", "intensity", "safe_action")},
             **proposed(self.decision),
@@ -335,6 +357,7 @@ def decided(
     *,
     replayed: bool | None = None,
     stop_reason: str | None = None,
+    amended: bool | None = None,
 ) -> StudyDecision:
     """The answer for a `decided` event. It is made from the body, so that a new decision and the same one read later
     agree, whatever numbers your own policy uses.
@@ -344,7 +367,7 @@ def decided(
     learning_order = spec.learning_order if spec.rules.policy.in_order else "prefix"
     named, labels = str(id_of(name, event.seq, event.hash)), spec.fields.get("labels", {})
     given = (named, event.seq, name, event.at, body, decision, learning_order, bytes(event.hash).hex())
-    return StudyDecision(*given, replayed, stop_reason, labels)
+    return StudyDecision(*given, replayed, stop_reason, amended, labels, spec.fields["guard"])
 
 
 def shown_event(event: Event, decision_id: str | None, body: Callable[[Event], Any] = Event.fields) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from safedial.study.answer import (
 from safedial.study.event import EVENT_KINDS, Event, RoundHistory, canonical, mark_of
 from safedial.study.reducer import QUESTION, Noted, body_of, context_of, decide_next, noted_in
 from safedial.study.requests import Request, check_observed, need_reason
+from safedial.study.state import State
 from safedial.study.study_errors import StudyError
 from safedial.study.study_spec import StudySpec
 from safedial.study.transaction import StudyTransaction
@@ -67,30 +68,54 @@ def asking(raw: list[float], baseline_cost: float, noted: Noted) -> list[Any]:
     return ["ask", raw, baseline_cost, *([noted.meta] if noted.meta else [])]
 
 
-VISIT = "\x01visit:"
-"""Begins the entries of visits among the idempotency keys; a key that a caller gives is printable."""
+UNIT, VISIT = "\x01unit:", "\x01visit:"
+"""Begin the entries of units and visits among the idempotency keys; a key that a caller gives is printable."""
 
 
-def visit_entry(noted: Noted) -> tuple[str, bytes]:
-    """The entry of a unit's visit among the idempotency keys."""
-    digest = request_digest(["visit", noted.unit, noted.visit])
-    return VISIT + digest.hex(), digest
+def label_entries(noted: Noted) -> dict[str, bytes]:
+    """The entries of a unit and of its visit among the idempotency keys. Labels that differ only in case are one name:
+    the digest tells them apart.
+    """
+    entries = {}
+    for begin, labels in ((UNIT, [noted.unit]), (VISIT, [noted.unit, noted.visit])):
+        if labels[-1] is not None:
+            folded = [label and label.casefold() for label in labels]
+            entries[begin + request_digest(folded).hex()] = request_digest(labels)
+    return entries
+
+
+def holder(transaction: StudyTransaction, key: str) -> DecisionId | None:
+    """The decision that a key or a visit belongs to. One that was declared void, whose outcome could never be reported,
+    releases it.
+    """
+    seq = transaction.seq_of(key)
+    event = None if seq is None else transaction.event(seq)
+    if seq is None or event is None or not EVENT_KINDS[event.kind].decides:
+        return None
+    first = id_of(transaction.source.name, seq, event.hash)
+    if history_of(transaction, first).void:
+        transaction.release_key(key)
+        return None
+    return first
 
 
 def check_visit(transaction: StudyTransaction, noted: Noted) -> None:
     """Refuse a second decision for the same visit of a unit, unless the first was declared void."""
-    key, _ = visit_entry(noted)
-    seq = transaction.seq_of(key)
-    event = None if seq is None else transaction.event(seq)
-    if seq is None or event is None:
-        return
-    first = id_of(transaction.source.name, seq, event.hash)
-    if history_of(transaction, first).void:
-        transaction.release_key(key)
+    first = next((holder(transaction, key) for key in label_entries(noted) if key.startswith(VISIT)), None)
+    if first is None:
         return
     whose = "" if noted.unit is None else f"unit {noted.unit!r} "
     words = f"already has a decision, {first}; report its outcome, or declare it void before asking again"
     raise StudyError("visit_taken", f"visit = {noted.visit!r}: {whose}{words}", public=f"visit: {words}")
+
+
+def check_unit(transaction: StudyTransaction, noted: Noted) -> None:
+    """Refuse a unit that differs only in case from one of the study: they would be one patient as two."""
+    key, name = next(iter(label_entries(noted).items()))
+    if transaction.is_other(key, name) and (event := transaction.event(transaction.seq_of(key) or 0)):
+        words = f"a unit of this study is {event.fields()['unit']!r}, which differs only in case"
+        way_out = "write it the same way, or give another label"
+        raise StudyError("invalid_input", f"unit = {noted.unit!r}: {words}; {way_out}", public=f"unit: {way_out}")
 
 
 def once(transaction: StudyTransaction, key: str | None, request: Any, make: Callable[[], Event]) -> tuple[Event, bool]:
@@ -115,23 +140,29 @@ def ask(transaction: StudyTransaction, read: Callable[[StudySpec], Request], *, 
     raw, asked, noted = read(transaction.state.study)
 
     def make() -> Event:
+        if noted.unit is not None:
+            check_unit(transaction, noted)
         if noted.visit is not None:
             check_visit(transaction, noted)
         at = transaction.time_of_decision()
         decision, advice = decide_next(transaction.state, asked, raw)
         bodies.append(body_of(decision, raw, transaction.state, noted))
         event = transaction.append("decided", bodies[0], actor=actor, known=advice, at=at)
-        if noted.visit is not None:
-            transaction.keep_key(*visit_entry(noted), event.seq)
+        for key, name in label_entries(noted).items():
+            if transaction.seq_of(key) is None:
+                transaction.keep_key(key, name, event.seq)
         return event
 
+    if noted.key is not None:
+        holder(transaction, noted.key)
     event, created = once(transaction, noted.key, asking(raw, asked.baseline_cost, noted), make)
     if not created and not EVENT_KINDS[event.kind].decides:
         raise StudyError("key_reused", f"key = {str(noted.key)[:80]!r}: was used for another request")
     context = asked.vector if created else context_of(transaction.state, event.fields()["context"])
     spec = transaction.state.study.at(event.seq)
-    body, reason = bodies[0] if created else None, transaction.state.stop_reason
-    return decided(spec, transaction.source.name, event, context, body, replayed=not created, stop_reason=reason)
+    now = {"stop_reason": transaction.state.stop_reason, "amended": transaction.state.study.since > event.seq}
+    body = bodies[0] if created else None
+    return decided(spec, transaction.source.name, event, context, body, replayed=not created, **now)
 
 
 def tell(
@@ -263,6 +294,8 @@ def resume(
         if rule not in (None, state.stop_reason):
             words = f"the study is stopped by {state.stop_reason or 'nothing'}; look at its status again"
             raise StudyError("other_rule", f"rule = {str(rule)[:80]!r}: {words}", public=f"rule: {words}")
+        if forget:
+            check_forgettable(transaction.source.name, state)
         body = {"rule": state.stop_reason, "forget": forget, "unrelated": unrelated}
         return transaction.append("resumed", body, actor=actor, reason=reason)
 
@@ -270,6 +303,21 @@ def resume(
     if rule not in (None, event.fields()["rule"]):
         raise StudyError("key_reused", f"key = {str(key)[:80]!r}: was used for another rule; give a new key")
     return receipt(None, event, created)._replace(stop_reason=transaction.state.stop_reason)
+
+
+MOST_FORGETS = 10
+"""How often a study may start again without its earlier rounds. Each time its evidence starts again too, which is false
+with probability 0.01: so all of it together with 0.1 and a little.
+"""
+
+
+def check_forgettable(name: str, state: State) -> None:
+    """Refuse to forget too often, and what an alarm that no person has seen rests on."""
+    rule = f"has started again without its earlier rounds {state.forgets} times, the most that a study may"
+    require(state.forgets < MOST_FORGETS, "study", name, rule, "create a new study")
+    if due := next((rule for rule in state.watch.fired() if rule != state.stop_reason), ""):
+        words = f"the alarm {due} is due too, and would be forgotten unseen; resume without forget, which raises it"
+        raise StudyError("other_rule", f"forget = True: {words}", public=f"forget: {words}")
 
 
 def amend(

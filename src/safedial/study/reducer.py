@@ -88,6 +88,8 @@ def _given(decision: Decision, state: State, noted: Noted) -> dict[str, Any]:
     facts = {name: value for name, value in noted._asdict().items() if value is not None}
     if state.amendments:
         facts["amended"] = list(state.amendments)
+    if (against_start := state.watch.start_evidence) is not None:
+        facts["start_evidence"] = against_start
     if decision.extrapolated:
         facts["extrapolated"] = list(decision.extrapolated)
     return facts
@@ -228,7 +230,7 @@ def _resumed(state: State, event: Event, body: Body) -> None:
     joint = rule in ("too_many_void", "too_many_unwatched")
     for phase in state.phases if joint else fired:
         if not phase.watch.counts and (rule in phase.rules.policy.stop_rules or forget):
-            phase.learning.restart_evidence()
+            phase.learning.restart_evidence(rule)
             phase.watch.crossed = False
         phase.watch.resumed(rule, phase.rounds)
         phase.restart_counts(rule, event.seq)
@@ -238,4 +240,4 @@ def _resumed(state: State, event: Event, body: Body) -> None:
             phase.orphan()
     state.stop_reason = ""
     for phase in state.phases:
-        phase.resumes.append([event.seq, rule, event.at])
+        phase.resumes.append([event.seq, rule, event.at, forget])

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
+from unicodedata import normalize
 
 from safedial.errors import InvalidInput, import_extra, refusal, require
 from safedial.model.costs import as_stated, cost_columns
@@ -49,10 +50,7 @@ def read_request(
     values = context if rules.features is None else rules.features.values(context)
     if proposal is not None:
         proposal = real("proposal", proposal)
-    for name, label in (("unit", unit), ("visit", visit)):
-        if label is not None:
-            require(_label(name, label), name, label, "must not be empty", "leave it out where there is none")
-            require(label == label.strip(), name, label, "must not begin or end with a blank")
+    unit, visit = (_name(name, label) for name, label in (("unit", unit), ("visit", visit)))
     asked = read_question(rules, values, baseline_cost, allow_extrapolation, proposal)
     raw = asked.vector if rules.features is None else values
     return Request(raw.tolist(), asked, Noted(key, meta, proposal, unit, visit))
@@ -107,6 +105,19 @@ def _label(name: str, value: Any) -> str:
     proper = isinstance(value, str) and len(value) <= LONGEST_META and value.isprintable() and _encodes(value)
     require(proper, name, value, f"must be printable text of at most {LONGEST_META} characters")
     return value
+
+
+def as_label(label: str) -> str:
+    """A unit's or visit's label as it is kept: without blanks around it, and each letter in one form (NFC)."""
+    return normalize("NFC", label.strip())
+
+
+def _name(name: str, label: Any) -> str | None:
+    if label is None:
+        return None
+    label = as_label(label) if isinstance(label, str) else label
+    require(_label(name, label), name, label, "must not be empty", "leave it out where there is none")
+    return label
 
 
 def _meta_name(name: Any) -> str:

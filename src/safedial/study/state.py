@@ -76,6 +76,11 @@ class State(Rounds):
         return getattr(self, name) if self.before is None else sum(getattr(each, name) for each in self.phases)
 
     @property
+    def forgets(self) -> int:
+        """How often learning has started again without the earlier rounds."""
+        return sum(forget for *_, forget in self.resumes)
+
+    @property
     def waiting(self) -> int:
         """The number of open decisions, of all phases."""
         return len(self.open) if self.before is None else sum(len(each.open) for each in self.phases)
@@ -102,10 +107,7 @@ class State(Rounds):
         parts: list[State] = self.phases if latest and self.before is not None else [self]
         if self.broken and not watch.crossed:
             yield "assumption_broken"
-        if watch.crossed:
-            yield watch.due
-        if watch.noisy:
-            yield "noise_broken"
+        yield from watch.fired()
         if latest and guard.max_open is not None and self.waiting > guard.max_open:
             yield "too_many_open"
         if latest and guard.max_void is not None and sum(each.new_void for each in parts) > guard.max_void:
@@ -124,10 +126,8 @@ class State(Rounds):
 
     @property
     def oldest_open(self) -> int | None:
-        """The time of the oldest open decision, in microseconds."""
-        if self.before is not None and (oldest := self.before.oldest_open) is not None:
-            return oldest
-        return next(iter(self.open.values())).at if self.open else None
+        """The earliest time of an open decision, in microseconds; a clock may have gone back since the first."""
+        return min((one.at for each in self.phases for one in each.open.values()), default=None)
 
     @property
     def unwatched(self) -> int:
@@ -178,8 +178,11 @@ class State(Rounds):
             "stop_reason": self.stop_reason,
             "unwatched": self.total("unwatched"),
             "resumes": len(self.resumes),
+            "forgets": self.forgets,
             "corrected_violations": self.total("corrected_violations"),
         }
+        if (against_start := self.watch.start_evidence) is not None:
+            facts["start_evidence"] = against_start
         if self.learning.starts is not None:
             facts["start_rounds"] = self.learning.starts
         if self.amendments:

@@ -22,7 +22,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, Unpack, overload
 
@@ -55,6 +55,7 @@ from safedial.study.log import event_hashes, events_about, read_event, read_even
 from safedial.study.reducer import Noted
 from safedial.study.requests import (
     actor_name,
+    as_label,
     checked_text,
     microseconds,
     prepared,
@@ -189,10 +190,9 @@ class Study:
 
     def _status(self, transaction: StudyTransaction) -> dict[str, Any]:
         self.store.spec(self._id, self.name, since=transaction.state.study.since)  # it goes with the counts
-        oldest = next(iter(self._waiting(transaction, most=1)), None)
-        since = None if oldest is None else moment(oldest[1])
-        late = transaction.state.overdue_at(now())
-        facts = {"oldest_open": since, "overdue": len(late), "overdue_since": moment(late[0]) if late else None}
+        since, late = transaction.state.oldest_open, transaction.state.overdue_at(now())
+        facts: dict[str, Any] = {"oldest_open": None if since is None else moment(since), "overdue": len(late)}
+        facts["overdue_since"] = moment(min(late)) if late else None
         facts |= {"hash": transaction.state.hash.hex(), "notes": _notes(transaction)}
         return {"name": self.name, **transaction.state.summary(), **facts}
 
@@ -250,7 +250,7 @@ class Study:
         if unit is not None:
             found = self._of_unit(unit)
         if visit is not None:
-            found = [row for row in found if row.get("visit") == visit]
+            found = [row for row in found if row.get("visit") == as_label(visit)]
             if not found:
                 raise unknown_visit(visit, unit)
         return found
@@ -275,7 +275,7 @@ class Study:
             yield from effective_rows(self.spec.first, self.name, read_events(connection, self._id))
 
     def _of_unit(self, unit: str) -> list[dict[str, Any]]:
-        found = [row for row in self._rows() if row.get("unit") == str(unit)]
+        found = [row for row in self._rows() if row.get("unit") == as_label(str(unit))]
         if not found:
             raise unknown_unit(str(unit))
         return found
@@ -558,10 +558,10 @@ class Study:
         check_id(asked, id_of(self.name, event.seq, event.hash))
         return event
 
-    def _waiting(self, transaction: StudyTransaction, most: int | None = None) -> list[tuple[DecisionId, int]]:
+    def _waiting(self, transaction: StudyTransaction) -> list[tuple[DecisionId, int]]:
         transaction.flush()
         waiting = chain.from_iterable(phase.open for phase in reversed(transaction.state.phases))
-        found = (event for seq in islice(waiting, most) if (event := transaction.event(seq)))
+        found = (event for seq in waiting if (event := transaction.event(seq)))
         return [(id_of(self.name, event.seq, event.hash), event.at) for event in found]
 
 

@@ -11,7 +11,7 @@ from after it, so the guarantee still holds.
 | `drift` | HP-Conformal: the evidence that rounds are not exchangeable reaches 100 |
 | `bracket_drift` | HP-Shield: the evidence that rounds are not exchangeable, or break their bracket, reaches 100 |
 | `student_drift` | HP-Student: the evidence that noise is not Gaussian and of one size reaches 100 |
-| `start_refuted` | HP-Shield: the evidence that the start exceeds more often than the risk reaches 100 |
+| `start_refuted` | the evidence that the declared start exceeds more often than the risk reaches 100 |
 | `assumption_broken` | the bounds lie outside what the stated norms allow |
 | `noise_broken` | the evidence that residuals exceed the stated noise (bounds.monitor) reaches 2/`alarm_level` |
 | `too_many_open` | more than `max_open` decisions wait for an outcome |
@@ -60,6 +60,12 @@ DEFAULTS: Mapping[str, Any] = {
 
 STATED = ("due_after",)
 """Rules of a new study that stand in its log only where they are stated."""
+
+LEAST_LEVEL = 1e-4
+"""The smallest `alarm_level`. A false alarm has probability up to the level plus δ′, which is seldom below 0.01, so a
+smaller level gains next to nothing; and at 1e-4 costs that all exceed still stop a study after six rounds or fewer, for
+any risk up to 0.1.
+"""
 
 FEW_UNWATCHED = 20
 """`max_unwatched` does not fire before there are more than this many."""
@@ -115,7 +121,8 @@ def read_guard(given: Any, rules: Rules) -> Guard:
     unknown = sorted(set(fields) - set(known))
     require(not unknown, "guard", unknown, "has unknown rules", "choose from " + ", ".join(known))
     level = real("guard.alarm_level", fields["alarm_level"])
-    require(0.0 < level < 1.0, "guard.alarm_level", level, "must lie strictly between 0 and 1")
+    rule = f"must lie in [{LEAST_LEVEL:g}, 1): a smaller one would switch the alarm off"
+    require(LEAST_LEVEL <= level < 1.0, "guard.alarm_level", level, rule, "0.01 is usual")
     step = fields.get("max_step")
     if step is not None:
         require(real("guard.max_step", step) > 0.0, "guard.max_step", step, "must be > 0")

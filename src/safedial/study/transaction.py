@@ -119,6 +119,11 @@ class StudyTransaction:
         found = self._used[key]
         return None if found is None else found[1]
 
+    def is_other(self, key: str, digest: bytes) -> bool:
+        """Whether a key is that of something else."""
+        found = None if self.seq_of(key) is None else self._used[key]
+        return found is not None and found[0] != digest
+
     def release_key(self, key: str) -> None:
         """Let a key be used again."""
         self._old.add(key)

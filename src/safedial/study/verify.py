@@ -41,7 +41,7 @@ from safedial.study.log import (
     snapshot_seqs,
     study_names,
 )
-from safedial.study.operations import VISIT, request_digest, request_of, visit_entry
+from safedial.study.operations import UNIT, VISIT, label_entries, request_digest, request_of
 from safedial.study.reducer import body_of, decide_next, noted_in, question_of
 from safedial.study.replay_log import Source, apply_event, change_of, first_spec, replay, snapshot_body
 from safedial.study.snapshot import pack, parts
@@ -201,8 +201,8 @@ def verify_log(
 def _entry(event: Event, key: str) -> tuple[str, bytes]:
     """The entry, among the idempotency keys, that an event's own request made."""
     body = event.fields()
-    if key.startswith(VISIT):
-        return visit_entry(noted_in(body))
+    if key.startswith((UNIT, VISIT)):
+        return key, label_entries(noted_in(body)).get(key, b"")
     stated = body.get("key", key) if EVENT_KINDS[event.kind].decides else key
     return stated, request_digest(request_of(event))
 
@@ -267,9 +267,8 @@ class _Check:
                     raise _Bad(seq, "is missing: an idempotency key refers to it")
                 event = Event(seq, *fields)
                 if (key, bytes(name)) != _entry(event, key):
-                    words = (
-                        "visit of another decision" if key.startswith(VISIT) else "idempotency key of another request"
-                    )
+                    named = {UNIT: "unit of another decision", VISIT: "visit of another decision"}
+                    words = named.get(key[: key.find(":") + 1], "idempotency key of another request")
                     raise _Bad(seq, f"has the {words}")
 
     def link(self, event: Event) -> None:

@@ -32,7 +32,7 @@ const certificateParts = ({ certificate, events, why, explanation, action, hash 
   parts.push(made("h3", "For"), pairs([...(proposal === undefined ? [] : [["proposed", inUnit(proposal, dial.unit)]]), ...(whose === undefined ? [] : [[unitName(), whose]]), ...Object.entries(meta ?? {}), ...values.slice(0, 40)]));
   parts.push(made("h3", "What is guaranteed"), made("p", guaranteed(certificate)));
   for (const each of amended ?? []) parts.push(made("p", `The study was amended by a person on ${day(each.at)}, for decisions after number ${each.seq} (${each.changed.join(", ")}): ${each.begins_phase ? "the guarantee counts from there" : "the guarantee and its evidence go on"}.`, "warn"));
-  for (const each of resumed ?? []) parts.push(made("p", `The study was resumed by a person on ${day(each.at)} after: ${stopWords(each.rule)}`, "warn"));
+  for (const each of resumed ?? []) parts.push(made("p", `The study was resumed by a person on ${day(each.at)}${each.forget ? ", without the earlier rounds," : ""} after: ${stopWords(each.rule)}`, "warn"));
   parts.push(made("h3", "What came of it"));
   if (!events.length) parts.push(made("p", "Nothing has been reported yet.", "quiet"));
   for (const event of events) parts.push(made("p", eventWords(event)));
