@@ -226,7 +226,7 @@ def test_labels_are_texts_or_numbers():
     flags = conformal(1, group=lambda x: x[0] > 0)
     state = flags.init()
     add(flags, state, np.ones(1))
-    assert list(state.label_numbers()) == [True]
+    assert state.labels == "[true]"
 
 
 def test_a_state_without_a_watch_bounds_alike_and_has_no_evidence():

@@ -55,7 +55,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from safedial.bounds.least_squares import Fitted
-from safedial.model.namespace import FLOATS, Array, namespace, normal_quantile
+from safedial.model.namespace import FLOATS, Array, namespace, normal_quantile, scalar, some, where
 
 CAUTION = 1e-9
 """By how much a quantile is raised, relatively."""
@@ -253,15 +253,6 @@ class Evidence(NamedTuple):
     shrinkage: Any
 
 
-class Region(NamedTuple):
-    """A, c, K and a."""
-
-    size: Any
-    share: Any
-    total: Any
-    shape: float
-
-
 class Mixture(NamedTuple):
     """λ and a of the anytime bound, fixed in advance. λ is in units of squared contexts."""
 
@@ -291,13 +282,10 @@ def epoch_share(epoch: int) -> float:
 
 def cost_upper(seen: Fitted, guarantee: str, risk: Any, failure: Any = None, *, mixture: Mixture | None = None) -> Any:
     """U(x) of a guarantee, "per_round", "tolerance" or "anytime", for risks below ½; ∞ where nothing is known."""
-    if seen.ready is False:
-        return math.inf
-    degrees = seen.degrees
-    if isinstance(seen.ready, np.ndarray):
-        if not np.any(seen.ready):
-            return np.full(np.broadcast_shapes(seen.ready.shape, np.shape(risk), np.shape(failure)), math.inf)
-        degrees = np.where(seen.ready, degrees, np.max(degrees))
+    if not some(seen.ready):
+        lanes = np.broadcast_shapes(np.shape(seen.ready), np.shape(risk), np.shape(failure))
+        return np.full(lanes, math.inf) if lanes else math.inf
+    degrees = seen.degrees if seen.ready is True else np.where(seen.ready, seen.degrees, np.max(seen.degrees))
     if guarantee == "per_round":
         factor = per_round_factor(degrees, seen.width, risk) / degrees**0.5
     elif guarantee == "tolerance":
@@ -309,11 +297,9 @@ def cost_upper(seen: Fitted, guarantee: str, risk: Any, failure: Any = None, *, 
         evidence = Evidence(seen.rounds, seen.log_det, most)
         factor = anytime_factor(evidence, seen.width, risk, failure, shape=chosen.shape)
     # Costs without any scatter are not Gaussian: they tell nothing of the noise.
-    if isinstance(seen.ready, bool):
-        over = seen.spread * float(factor)
-        return seen.cost + over + ROUNDING * (abs(seen.cost) + over) if seen.spread > 0.0 else math.inf
     known = seen.ready & (factor < math.inf) & (seen.spread > 0.0)
-    return np.where(known, seen.cost + seen.spread * np.where(known, factor, 0.0), math.inf)
+    over = seen.spread * where(known, factor, 0.0)
+    return scalar(where(known, seen.cost + over + ROUNDING * (abs(seen.cost) + over), math.inf))
 
 
 def per_round_factor(degrees: Any, width: Any, risk: Any) -> Any:
@@ -343,32 +329,16 @@ def _t_quantile(degrees: float, risk: float) -> float:
     return value + CAUTION * abs(value)
 
 
-def t_survival(degrees: Any, value: Any) -> Any:
-    """P(t_ν > value): the p-value of a recursive residual."""
+def chance_above(seen: Fitted, outcome: Any) -> Any:
+    """P(t_ν > T) for a round's T = (Y − ⟨x,μ̂⟩)/(s√(1+w²)): its p-value; NaN where the fit says nothing. Costs without
+    any scatter are not Gaussian: whatever lies above them cannot be.
+    """
     from scipy.special import stdtr
 
-    return stdtr(degrees, -value)
-
-
-def chance_above(seen: Fitted, outcome: Any) -> Any:
-    """P(t_ν > T) for a round's T = (Y − ⟨x,μ̂⟩)/(s√(1+w²)): its p-value; NaN where the fit says nothing."""
-    if isinstance(seen.ready, np.ndarray):
-        return _chances_above(seen, outcome)
-    if not seen.ready:
-        return math.nan
-    if seen.spread <= 0.0:
-        return 1e-300 if outcome > seen.cost else 1.0
-    size = (outcome - seen.cost) / (seen.spread * math.sqrt((1.0 + seen.width**2) / seen.degrees))
-    return max(float(t_survival(seen.degrees, size)), 1e-300)
-
-
-def _chances_above(seen: Fitted, outcome: Any) -> Any:
-    """`chance_above` for many lanes."""
-    told, degrees = seen.ready & (seen.spread > 0.0), np.where(seen.ready, seen.degrees, 1.0)
-    scale = np.where(told, seen.spread, 1.0) * np.sqrt((1.0 + seen.width**2) / degrees)
-    chance = np.maximum(t_survival(degrees, (outcome - seen.cost) / scale), 1e-300)
-    without_scatter = np.where(outcome > seen.cost, 1e-300, 1.0)
-    return np.where(seen.ready, np.where(told, chance, without_scatter), math.nan)
+    known, degrees = seen.ready & (seen.spread > 0.0), where(seen.ready, seen.degrees, 1.0)
+    scale = where(known, seen.spread, 1.0) * ((1.0 + seen.width * seen.width) / degrees) ** 0.5
+    chance = where(known, stdtr(degrees, (seen.cost - outcome) / scale), where(outcome > seen.cost, 0.0, 1.0))
+    return scalar(where(seen.ready, np.maximum(chance, 1e-300), math.nan))
 
 
 def anytime_factor(seen: Evidence, width: Any, risk: Any, failure: Any, *, shape: float) -> Any:
@@ -377,16 +347,19 @@ def anytime_factor(seen: Evidence, width: Any, risk: Any, failure: Any, *, shape
     >>> f"{anytime_factor(Evidence(100.0, 10.0, 0.1), 0.2, 0.05, 0.01, shape=10.0):.5f}"
     '0.31301'
     """
+    from scipy.special import gammaln
+
     xp = namespace(*seen, width, risk, failure)
     size, share = shape + 0.5 * _same(seen.rounds), seen.shrinkage
-    room = 0.5 * seen.log_det - shape * math.log(shape) - _log_gamma(size) + math.lgamma(shape) - xp.log(failure)
+    gamma = math.lgamma(size) if isinstance(size, float) else gammaln(size)
+    room = 0.5 * seen.log_det - shape * math.log(shape) - gamma + math.lgamma(shape) - xp.log(failure)
     total = room + shape + 1e-13 * (size * xp.log(size) + 1.0)  # more than the rounding of these sums
     noise = -normal_quantile(risk) / math.sqrt(2.0)
     low = xp.maximum(share * size, shape)
     bounded = (size / low - 1.0) * (low - shape) > size * xp.log(low) - low + total
     if not (bounded if xp is FLOATS else np.any(bounded)):
         return math.inf + 0.0 * (width + noise)
-    at = _best_point(xp, Region(size, share, total, shape), width / noise)
+    at = _best_point(xp, (size, share, total, shape), width / noise)
     rise = size / at - 1.0
     left, right = rise * (at - shape) - (size * xp.log(at) - at + total), 1.0 - share - share * rise
     known, tiny = (left > 0.0) & (right > 0.0), 1e-300
@@ -401,14 +374,9 @@ def _same(values: Any) -> Any:
     return values
 
 
-def _log_gamma(value: Any) -> Any:
-    from scipy.special import gammaln
-
-    return math.lgamma(value) if isinstance(value, float) else gammaln(value)
-
-
-def _best_point(xp: Any, region: Region, ratio: Any) -> Any:
-    """The t whose bound is least, by Newton's method; `ratio` is w/(z/√2). A step goes at most halfway to an end.
+def _best_point(xp: Any, region: tuple[Any, Any, Any, float], ratio: Any) -> Any:
+    """The t whose bound is least for (A, c, K, a), by Newton's method; `ratio` is w/(z/√2). A step goes at most halfway
+    to an end.
 
     The first point takes h as h(A) − (A − t)²/2A, M as r(A − a) − h, and G as f.
     """

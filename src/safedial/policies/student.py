@@ -48,13 +48,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from inspect import signature
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from safedial.bounds import least_squares, monitor, ranks
 from safedial.bounds.least_squares import SPARE, WORST, Fitted
-from safedial.bounds.safe_set import SafeSet, largest_safe_intensity
 from safedial.bounds.t_laws import Mixture, chance_above, cost_upper, epoch_share, spent_in, t_quantile
 from safedial.errors import is_number, require
 from safedial.model.dial import rounded_down
@@ -73,8 +73,6 @@ from safedial.policies.policy import (
     Bound,
     Decided,
     Evidence,
-    Policy,
-    StartSetting,
     Task,
     Terms,
     Told,
@@ -84,10 +82,9 @@ from safedial.policies.policy import (
     option,
     probed,
     teaching_probe,
-    whole,
 )
 from safedial.policies.prefix import Prefix
-from safedial.policies.start import START_DOSE, Start, declared_dose
+from safedial.policies.start import StartingPolicy, declared_dose
 from safedial.policies.supports import ELSEWHERE
 
 FORMS = ("per_round", "tolerance", "anytime")
@@ -179,18 +176,16 @@ def certified() -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HPStudent(Policy):
+class HPStudent(StartingPolicy):
     """Play z_safe from the Student bound if benefit is expected, else a probe of it; every round is informative.
 
     Attributes:
         form: the option `guarantee`. "per_round": P(C > τ) ≤ δ in every round, over the past too. "tolerance": in each
             round, with probability ≥ 1 − δ′ over the past, P(C > τ | past) ≤ δ. "anytime": with probability ≥ 1 − δ′,
             that in all rounds at once, whatever contexts do. All but the first need `estimation_risk` (δ′).
-        start_dose: an intensity in (0, 1] that you declare safe for every context, used while there is no bound.
-            None: the first-round dose certified by the spec's constants.
         probe: as for `hp_probe`, but above 0: a round without a dose would be left out because of its outcome.
-        lag: how many of the latest rounds a decision leaves out, because their outcomes may still be open. While an
-            older one is open the start dose is given. "anytime" needs none.
+        start_dose, lag: as for `StartingPolicy`. While an older round is open the start dose is given. "anytime" needs
+            no lag.
         either: give no more than `hp_conformal` would (without groups), and the start dose until both have a bound: the
             guarantee then holds if the noise is Gaussian, *or* if rounds are exchangeable. For "per_round".
         mixture_ridge, mixture_shape: λ and a of the anytime bound. λ is in units of a squared context: d times its mean
@@ -202,16 +197,13 @@ class HPStudent(Policy):
     name = "hp_student"
     label = "HP-Student"
     guarantee = "student"
-    counts = False
     stop_rules = ("student_drift", "alarm")
     watches_lanes = False
     excludes = (ELSEWHERE - {"several costs"}) | {"costs of 0 or 1", "sensor noise"}
     uncompiled = "needs quantiles of Student's t, which JAX does not have"
 
     form: Literal["per_round", "tolerance", "anytime"] = one_of("per_round", FORMS, written="guarantee")
-    start_dose: float | None = START_DOSE
     probe: float | Literal["sqrt"] = teaching_probe(0.001)
-    lag: int = whole(0, way_out="how many rounds an outcome may take")
     either: bool = flag(False)
     mixture_ridge: float = option(5.0, lambda size: is_number(size) and size > 0.0, "must be a number > 0")
     mixture_shape: float = option(10.0, lambda size: is_number(size) and size > 0.0, "must be a number > 0")
@@ -255,15 +247,6 @@ class HPStudent(Policy):
         conformal = hp_conformal(start_dose=made.start_dose, lag=made.lag, **plain)
         members = {"student": replace(made, either=False), "conformal": conformal}
         return combine.Either(whole=made, members=members).on(task)
-
-    @cached_property
-    def _first(self) -> Start:
-        """The start dose."""
-        return Start(self.start_dose, self.task, self.safe_spec)
-
-    @cached_property
-    def start(self) -> StartSetting:
-        return StartSetting(self._first.action, self._first.fallback)
 
     @property
     def needs(self) -> tuple[frozenset[str], ...]:
@@ -318,13 +301,10 @@ class HPStudent(Policy):
                 waiting, seen = int(waiting), seen._replace(ready=False)
         if not (self.task.exact or self.anytime):
             seen = seen._replace(ready=False if isinstance(seen.ready, bool) else seen.ready & False)
-        upper, room, index, limit = self._upper(seen), self.safe_spec.threshold - asked.baseline, seen.reward, ""
+        upper, index, limit = self._upper(seen), seen.reward, ""
         known = upper < math.inf
-        if every(known):
-            safe = largest_safe_intensity(upper, 0.0, threshold=room)
-        else:
-            safe = largest_safe_intensity(where(known, upper, 0.0), 0.0, threshold=room)
-            safe = SafeSet(*(where(known, *parts) for parts in zip(safe, self._first.safe(asked), strict=True)))
+        safe = self.or_first(self.allowed(upper, known, asked), known, asked)
+        if not every(known):
             index, limit = where(seen.ready, seen.reward, 0.0), self._why_start(waiting, rounds)
         numbers = {
             "reward": seen.reward,
@@ -480,20 +460,12 @@ class HPStudent(Policy):
             self._facts(decided),
         )
 
-    def statement(self, decided: Decided) -> str:
-        """The guarantee in one sentence."""
-        epoch, spec = decided.numbers["epoch"], self.spec
-        given = GUARANTEES[decided.guarantee]
-        limited = f"P({words.event(spec)}) <= {spec.violation_risk:g} in this round"
-        if not given.proved:
-            return words.statement(decided.guarantee, spec)
-        if given.from_constants:
-            return f"{limited}, from the constants (start-up)"
+    def bounded(self, decided: Decided, limited: str) -> str:
         if self.either:
             return f"{limited}, for Gaussian noise of any size, or for exchangeable rounds"
         if self.form == "per_round":
-            return words.statement(self.guarantee, spec)
-        sure = f"with probability {1.0 - spec.estimation_risk:g}"
+            return words.statement(self.guarantee, self.spec)
+        sure, epoch = f"with probability {1.0 - self.spec.estimation_risk:g}", decided.numbers["epoch"]
         if self.form == "tolerance":
             return f"{sure} over the past rounds, {limited} given them, for Gaussian noise of any size"
         since = "" if epoch == 1 else f", those before each of {epoch - 1} new starts included"
@@ -637,23 +609,12 @@ MARGINAL = (
 )
 
 
-def hp_student(
-    *,
-    guarantee: Literal["per_round", "tolerance", "anytime"] = "per_round",
-    start_dose: float | None = None,
-    probe: float | Literal["sqrt"] = 0.001,
-    lag: int = 0,
-    either: bool = False,
-    mixture_ridge: float = 5.0,
-    mixture_shape: float = 10.0,
-) -> HPStudent:
+def hp_student(*, guarantee: Literal["per_round", "tolerance", "anytime"] = "per_round", **options: Any) -> HPStudent:
     """`HPStudent`, whose option `guarantee` is the field `form` there, because every policy has a guarantee."""
-    return HPStudent(
-        form=guarantee,
-        start_dose=start_dose,
-        probe=probe,
-        lag=lag,
-        either=either,
-        mixture_ridge=mixture_ridge,
-        mixture_shape=mixture_shape,
-    )
+    return HPStudent(form=guarantee, **options)
+
+
+FIELDS = signature(HPStudent).parameters
+hp_student.__signature__ = signature(hp_student).replace(  # pyright: ignore[reportFunctionMemberAccess]
+    parameters=[FIELDS[name].replace(name=name.replace("form", "guarantee")) for name in FIELDS]
+)
