@@ -320,7 +320,10 @@ class HPConformal(StartingPolicy):
         reward = scalar(np.vecdot(context, state.reward))
         label = 0 if self.column is None else self._label_of(state, context)
         code = 2 * label + (self.signed & (reward >= 0.0))
-        upper, ties = self._upper(state, context, code), NO_TIES
+        ties, upper = NO_TIES, math.inf + 0.0 * (code + np.asarray(self.safe_spec.violation_risk))  # in each lane
+        if state.fitted:
+            upper = self._calibrated(state).upper(context, code=code)
+        upper = scalar(upper)
         if self.reach is not None and (ties := state._ties.get(code, NO_TIES)).found:
             upper = math.inf
         xp = namespace(upper)
@@ -409,13 +412,6 @@ class HPConformal(StartingPolicy):
             state.bets.restart()
 
     # --- The bound
-
-    def _upper(self, state: Learned, context: Array, code: Any) -> Any:
-        """U(x) in each lane; +∞ before the first refit, and where there is no bound."""
-        if not state.fitted:
-            lanes = np.broadcast_shapes(np.shape(code), np.shape(self.safe_spec.violation_risk))
-            return np.full(lanes, math.inf) if lanes else math.inf
-        return scalar(self._calibrated(state).upper(context, code=code))
 
     def _calibrated(self, state: Learned) -> Calibration:
         """What new rounds of all lanes are compared with, as the last refit set it."""
@@ -607,7 +603,11 @@ class HPConformal(StartingPolicy):
     def _assumptions(self, guarantee: str) -> list[str]:
         """The assumptions behind a guarantee, one sentence each."""
         exact = "sensors measure without error; any stated baseline cost is exact"
-        shared = [words.exact_curves(self.task.dose), exact, words.overrides(", is above zero,")]
+        applied = (
+            "the applied action is at most the advised one, is above zero, and uses nothing about this round's outcome "
+        )
+        applied += "beyond the context" + words.VOID
+        shared = [words.exact_curves(self.task.dose), exact, applied]
         if (own := words.start_assumptions(guarantee, self.spec, shared)) is not None:
             return own
         before = {
@@ -640,8 +640,8 @@ class HPConformal(StartingPolicy):
             predicted = facts["model"]["cost"]
             lines = [
                 f"The bound: cost per unit of intensity is at most {upper:.4g}: the prediction {predicted:.4g} "
-                f"and a margin {upper - predicted:.4g}, from the {_nth(group['rank'])} smallest of the latest "
-                f"{group['used']} scores; there are {count}.",
+                f"and a margin {upper - predicted:.4g}, score {group['rank']} of the latest {group['used']}, the "
+                f"smallest first; there are {count}.",
                 words.largest_intensity(self.spec, decided.baseline, upper, facts["bound_intensity"]),
             ]
         return [*lines, *self._guard_lines(decided, facts, safe), *words.part_given(decided)]
@@ -672,15 +672,14 @@ class HPConformal(StartingPolicy):
         """Which guard set the intensity, and how often the start dose was given."""
         allowed, tenth, lines = facts["bound_intensity"], facts["reach"]["tenth_applied"], []
         why = "" if allowed is None else self.limit(allowed, decided.largest)
-        if why == "reach" and tenth is None:
+        if why == "reach":
+            how = "the start dose, until ten rounds have known outcomes"
+            if tenth is not None:
+                how = f"{self.reach:g} times {tenth:.4g}, the 10th largest applied intensity with a known outcome, "
+                how += f"or the start dose if that is more: {safe}"
             lines.append(
-                "The reach: the start dose, until ten rounds have known outcomes. This is a guard, not a proof."
-            )
-        elif why == "reach":
-            lines.append(
-                f"The reach: {self.reach:g} times {tenth:.4g}, the 10th largest applied intensity with a known "
-                f"outcome, or the start dose if that is more: {safe}. This guards against costs that rise faster than "
-                "the dose curve says beyond the doses tried; it is not a proof."
+                f"The reach: {how}. It guards against costs that rise faster than the dose curve says beyond the doses "
+                "tried; it is not a proof."
             )
         elif why == "lowest_level":
             lines.append(
@@ -727,11 +726,6 @@ def _put(column: Array, row: int, value: Any, here: Any) -> None:
         column[..., row] = value
     elif here.any():
         column[..., row] = np.where(here, value, column[..., row])
-
-
-def _nth(number: int) -> str:
-    ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{ending}"
 
 
 hp_conformal = HPConformal

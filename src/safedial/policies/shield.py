@@ -90,6 +90,9 @@ START_SCALE = 0.25
 CHOSEN = {"request": "request", "target": "largest_reward", "sign": "start_only"}
 """What set the setting, by the chooser that gave less than the cap."""
 
+KEPT = ("base", "start", "allowed", "most", "scale", "size", "rank", "counted", "unfloored", "climbing")
+"""What a log keeps of `Found`: all but the setting itself."""
+
 Place = tuple[Group, int, Any]
 """Where a round is: its group, its row there, and the lanes for which this is so."""
 
@@ -428,19 +431,9 @@ class HPShield(Policy):
         rounds, bases = group.rounds, group.bases
         over = group._window.exceeding(rounds.scale, found.counted)
         since, threshold = bases.since, self.spec.threshold or 0.0
-        numbers = {
-            "base": found.base,
-            "start": found.start,
-            "allowed": found.allowed,
-            "most": found.most,
-            "scale": found.scale,
-            "size": found.size,
-            "rank": found.rank,
+        numbers = {name: getattr(found, name) for name in KEPT} | {
             "protocol": stated.protocol,
             "fitted": rounds.number.item(since - 1) if since else None,
-            "counted": found.counted,
-            "unfloored": found.unfloored,
-            "climbing": found.climbing,
             "would_exceed": over.size,
             "unknown": int(np.count_nonzero(np.isnan(rounds.applied[over]))) if over.size else 0,
             "exceeding": rounds.number[over].tolist(),

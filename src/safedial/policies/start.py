@@ -96,4 +96,4 @@ class StartingPolicy(Policy):
 
     def bounded(self, decided: Decided, limited: str) -> str:
         """The same where there is a bound; `limited` says of what the chance is limited."""
-        raise NotImplementedError
+        ...

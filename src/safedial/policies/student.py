@@ -89,6 +89,11 @@ from safedial.policies.supports import ELSEWHERE
 
 FORMS = ("per_round", "tolerance", "anytime")
 
+KEPT = (
+    "reward", "cost", "width", "spread", "degrees", "norm", "rounds", "condition", "rounding", "log_det", "least"
+)  # fmt: skip
+"""What a log keeps of a decision's fit."""
+
 
 class Seen(NamedTuple):
     """A decision's fit, its bound on C/g, and the fit without what keeps the decision from using it."""
@@ -306,19 +311,8 @@ class HPStudent(StartingPolicy):
         safe = self.or_first(self.allowed(upper, known, asked), known, asked)
         if not every(known):
             index, limit = where(seen.ready, seen.reward, 0.0), self._why_start(waiting, rounds)
-        numbers = {
-            "reward": seen.reward,
-            "cost": seen.cost,
+        numbers = {name: getattr(seen, name) for name in KEPT} | {
             "cost_upper": upper,
-            "width": seen.width,
-            "spread": seen.spread,
-            "degrees": seen.degrees,
-            "norm": seen.norm,
-            "rounds": seen.rounds,
-            "condition": seen.condition,
-            "rounding": seen.rounding,
-            "log_det": seen.log_det,
-            "least": seen.least,
             "enough": seen.ready,
             "waiting": waiting,
             "lost": rounds.lost if rounds.learned.shape else int(rounds.lost),
