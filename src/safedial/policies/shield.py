@@ -58,7 +58,6 @@ from safedial.errors import is_number, is_whole, require
 from safedial.model.brackets import LOWERED, WRITTEN, Growth, growth_from_dict
 from safedial.model.costs import ONE, Cost, shown_by, tolerated_setting
 from safedial.model.namespace import Array, every, namespace, some, where
-from safedial.policies import shield_words
 from safedial.policies.bets import PATIENCE, Bets
 from safedial.policies.policy import (
     KNOWN,
@@ -82,6 +81,7 @@ from safedial.policies.policy import (
 )
 from safedial.policies.shield_question import Questions, Stated
 from safedial.policies.shield_rounds import CHOOSERS, LEARNING, Found, Group, Rewards, try_out
+from safedial.policies.shield_words import Words
 from safedial.policies.table import Growing, Table
 
 START_SCALE = 0.25
@@ -617,7 +617,7 @@ class HPShield(Policy):
             state.bets.restart()
 
     def terms(self, decided: Decided) -> Terms:
-        return shield_words.terms(self, decided)
+        return Words(self, decided).terms()
 
     def check_own(self, state: ShieldState) -> None:
         """Refuse functions and models of the user's that answer otherwise than those a state was made with."""
