@@ -1,12 +1,9 @@
 """HP-Shield: the realized-cost guarantee from monotonicity and a growth bracket, not from an exact dose curve.
 
-Each past round tells a lower bound on the scale it would have tolerated (`bounds.count_rule`). The count rule
-(`bounds.count_rule`) plays the largest scale at which at most m − 1 of the latest n rounds would have exceeded:
-
-1. a base gives each context a setting (a protocol's, or a learned one), and a scale λ makes a_λ = λ times the base;
-2. T̂_i = sup{λ : the bracket's bound on round i's cost at a_λ(X_i) is at most τ};
-3. λ̂ = the m-th smallest T̂ of the latest n rounds, limited by the climb limit; a_λ̂(X_t), or less, is played;
-4. where nothing can be said, the start, a share of the protocol's setting that the user declares safe.
+A base gives each context a setting (a protocol's, or a learned one), and a scale λ makes a_λ = λ times the base. Each
+past round tells a lower bound T̂ on the scale that it would have tolerated, and the count rule (`bounds.count_rule`)
+plays the largest scale at which at most m − 1 of the latest n rounds would have exceeded, limited by the climb limit;
+where nothing can be said, the start, a share of the protocol's setting that the user declares safe.
 
 P(C_t > τ) ≤ δ in every round, for exchangeable rounds with costs that do not fall when the setting rises and that keep
 to the bracket. If a unit breaks the bracket with probability q, and the start exceeds with probability p₀: δ + q + p₀.

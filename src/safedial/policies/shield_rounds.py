@@ -13,13 +13,6 @@ guarantee; a good one earns more. The next one is fitted when there are a tenth 
 **Choosers** (which setting is given under a cap). Below the cap anything may be given, so nothing here can break a
 guarantee; a chooser may learn from all rounds, and sets neither the base nor the rounds that are counted.
 
-| chooser | gives |
-|---|---|
-| largest | the cap |
-| request | the setting that was asked for, at most the cap |
-| sign | the cap, or the start where the predicted reward is negative |
-| target | the setting from the start to the cap at which the predicted reward is largest |
-
 `sign` predicts the reward per unit of the dose curve, by ridge regression on (1, x). `target` predicts the reward at a
 setting a, by ridge regression on (1, x), a·(1, x) and a²·(1, x). Fits are made when there are a tenth more known
 outcomes.

@@ -1,28 +1,18 @@
 """HP-Student: the realized-cost guarantee for Gaussian noise of unknown size, with no κ, S or L.
 
 With a probe in every round, C/g and R/g are one regression, whatever the doses were. If the cost's noise is Gaussian,
-its size is learned exactly as a textbook learns it (`bounds.t_laws`):
-
-1. least squares of C/g on x, without a ridge, gives ⟨x,μ̂⟩, s² = RSS/(n − d) and w² = xᵀ(XᵀX)⁻¹x;
-2. U(x) = ⟨x,μ̂⟩ + t_{n−d,1−δ}·s·√(1 + w²), and z_safe = 1 if U ≤ τ else τ/U;
-3. z_safe is played if the estimated reward is ≥ 0, else a probe of it.
-
-Given all contexts P(C/g > U) = δ exactly, so P(C > τ) ≤ δ for any dose in (0, z_safe]; and with immediate feedback the
-number of excesses in T rounds is stochastically at most Binomial(T, δ). Until n ≥ d + 2 rounds of full rank are known,
-and where contexts are too ill-conditioned, the dose is `start_dose`, which the user declares safe, or else the
-first-round dose that the constants certify.
+its size is learned exactly as a textbook learns it: least squares of C/g on x, without a ridge, give an upper bound
+U(x) (`bounds.t_laws`), and z_safe = 1 if U ≤ τ else τ/U is played if the estimated reward is ≥ 0, else a probe of it.
+Until n ≥ d + 2 rounds of full rank are known, and where contexts are too ill-conditioned, the dose is the start dose.
 
 Rounds are learned in decision order. Decision t of a per-round or a tolerance guarantee uses all rounds before
 t − `lag` and no other: while one of them is open, or was lost for a reason that may be related to its outcome, the
 start dose is given, because using what happens to be known would select rounds by their outcomes. The anytime guarantee
 holds for every prefix, so it uses the longest known one.
 
-**Starting again without the earlier rounds** is such a selection too. If rounds are forgotten whenever a high cost was
-lost, those in force are the ones that were not lost: a truncated sample, whose bound is exceeded in up to twice δ of
-the rounds. Forgetting keeps the per-round and the tolerance guarantee only if its reason is unrelated to outcomes, or
-follows from the contexts and this policy's own evidence alone; after any other, there is no exact bound again, because
-the same reason may arise again. The anytime guarantee is given the past, so any reason will do, but each epoch is a
-martingale of its own: epoch k spends 6δ′/(π²k²), which sum to δ′.
+**Starting again without the earlier rounds** is such a selection too: where rounds are forgotten whenever a high cost
+was lost, those in force are a truncated sample. So after forgetting for a reason that may be related to outcomes there
+is no exact bound again, but the anytime one, which is given the past; its epoch k spends 6δ′/(π²k²), which sum to δ′.
 
 **Evidence.** If the noise is Gaussian and contexts do not follow it, the residuals (Y_i − ⟨x_i,μ̂⟩)/(s√(1+w²)), each
 with the fit before its round, have independent and uniform p-values, whatever was late, so bets on small ones are fair

@@ -35,6 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
+from functools import reduce
 from operator import add, mul
 from typing import Any, NamedTuple
 
@@ -156,14 +157,8 @@ def parse_kernel(text: Any) -> Kernel:
     if isinstance(text, Kernel):
         return text
     require(isinstance(text, str) and text.strip(), "kernel", text, "must be a Kernel or its name", "such as rbf:0.5")
-    total = None
-    for term in text.split("+"):
-        product = None
-        for factor in term.split("*"):
-            part = _one(factor.strip(), text)
-            product = part if product is None else product * part
-        total = product if total is None else total + product  # pyright: ignore[reportOperatorIssue]
-    return total  # pyright: ignore[reportReturnType] -- a text splits into at least one term
+    terms = ([_one(factor.strip(), text) for factor in term.split("*")] for term in text.split("+"))
+    return reduce(add, (reduce(mul, factors) for factors in terms))
 
 
 def _one(text: str, whole: str) -> Kernel:
