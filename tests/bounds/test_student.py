@@ -41,7 +41,7 @@ def test_the_t_quantile_is_above_the_exact_one_by_no_more_than_the_caution(degre
         tail = share if found > 0 else 1 - share
     assert tail <= risk
     assert float(tail) == pytest.approx(risk, rel=1e-7)
-    assert t_quantile(np.full(3, degrees), risk)[()] == found
+    assert t_quantile(np.full(3, degrees), risk) == found
     assert stdtr(degrees, -found) == pytest.approx(risk, rel=1e-7)
 
 

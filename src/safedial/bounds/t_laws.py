@@ -203,15 +203,12 @@ def _first_factor(degrees: Array, width: Array, quantile: Array, failure: Array)
 
 def _tail_over_size(factor: Array, degrees: Array, width: Array, quantile: Array) -> tuple[Array, Array]:
     """P(z + wN > kS) and its derivative in k, by quadrature over S."""
-    from scipy.special import gammaln, ndtr
+    from scipy.special import ndtr
 
     spread = 1.0 / np.sqrt(2.0 * degrees)
     low, high = np.maximum(1.0 - 9.0 * spread, 0.0), 1.0 + 9.0 * spread + 6.0 / degrees
     size = 0.5 * (low + high) + 0.5 * (high - low) * NODES
-    half = 0.5 * degrees
-    with np.errstate(divide="ignore"):
-        log_density = (degrees - 1.0) * np.log(size) - half * size * size + half * np.log(half) - gammaln(half)
-    mass = 2.0 * np.exp(log_density) * (0.5 * (high - low)) * WEIGHTS
+    mass = _density_of_size(size, degrees) * (0.5 * (high - low)) * WEIGHTS
     score = (quantile - factor * size) / width
     density = np.exp(-0.5 * score * score) / math.sqrt(2.0 * math.pi)
     return np.sum(mass * ndtr(score), axis=-1), -np.sum(mass * density * size / width, axis=-1)
@@ -219,7 +216,7 @@ def _tail_over_size(factor: Array, degrees: Array, width: Array, quantile: Array
 
 def _tail_over_noise(factor: Array, degrees: Array, width: Array, quantile: Array) -> tuple[Array, Array]:
     """The same, by quadrature over N above −z/w, below which z + wN < 0 ≤ kS."""
-    from scipy.special import gammainc, gammaln
+    from scipy.special import gammainc
 
     low = np.full(width.shape, -REACH)
     np.divide(-quantile, width, out=low, where=quantile < REACH * width)
@@ -227,10 +224,18 @@ def _tail_over_noise(factor: Array, degrees: Array, width: Array, quantile: Arra
     size = (quantile + width * noise) / factor
     half = 0.5 * degrees
     mass = np.exp(-0.5 * noise * noise) / math.sqrt(2.0 * math.pi) * (0.5 * (REACH - low)) * WEIGHTS
+    tail = np.sum(mass * gammainc(half, half * size * size), axis=-1)
+    return tail, -np.sum(mass * _density_of_size(size, degrees) * size, axis=-1) / factor[..., 0]
+
+
+def _density_of_size(size: Array, degrees: Array) -> Array:
+    """The density of S at `size`."""
+    from scipy.special import gammaln
+
+    half = 0.5 * degrees
     with np.errstate(divide="ignore"):
         log_density = (degrees - 1.0) * np.log(size) - half * size * size + half * np.log(half) - gammaln(half)
-    tail = np.sum(mass * gammainc(half, half * size * size), axis=-1)
-    return tail, -np.sum(mass * 2.0 * np.exp(log_density) * size, axis=-1) / factor[..., 0]
+    return 2.0 * np.exp(log_density)
 
 
 # --- Upper bounds on a round's cost for Gaussian noise of unknown size: no κ, no S, no L
@@ -313,20 +318,17 @@ def per_round_factor(degrees: Any, width: Any, risk: Any) -> Any:
 
 def t_quantile(degrees: Any, risk: Any) -> Any:
     """t_{ν,1−δ}, raised by `CAUTION`. Where all degrees are equal, as in most simulations, it is computed once."""
-    from scipy.special import stdtrit
-
     if isinstance(degrees, float) and isinstance(risk, float):
         return _t_quantile(degrees, risk)
-    value = -stdtrit(_same(np.asarray(degrees)), risk)
-    return value + CAUTION * np.abs(value)
+    return _t_quantile.__wrapped__(_same(np.asarray(degrees)), risk)
 
 
 @lru_cache(maxsize=4096)
-def _t_quantile(degrees: float, risk: float) -> float:
+def _t_quantile(degrees: Any, risk: Any) -> Any:
     from scipy.special import stdtrit
 
-    value = -float(stdtrit(degrees, risk))
-    return value + CAUTION * abs(value)
+    value = -stdtrit(degrees, risk)
+    return scalar(value + CAUTION * abs(value))
 
 
 def chance_above(seen: Fitted, outcome: Any) -> Any:

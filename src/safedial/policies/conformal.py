@@ -48,7 +48,6 @@ from safedial.bounds.ranks import TIE, places
 from safedial.bounds.safe_set import largest_safe_intensity
 from safedial.errors import InvalidInput, is_number, is_whole, require
 from safedial.model.dial import rounded_down
-from safedial.model.guarantee import GUARANTEES
 from safedial.model.namespace import Array, namespace, scalar
 from safedial.policies import words
 from safedial.policies.bets import Bets
@@ -198,6 +197,10 @@ class HPConformal(StartingPolicy):
     guarantee = "conformal"
     uncompiled = "ranks scores among those of all rounds before, whose number grows"
     excludes = ELSEWHERE | {"sensor noise"}
+    applied = (
+        "the applied action is at most the advised one, is above zero, and uses nothing about this round's outcome "
+    )
+    applied += "beyond the context" + words.VOID
 
     groups: Literal["sign", "none"] = one_of("sign", ("sign", "none"))
     probe: float | Literal["sqrt", "auto"] = teaching_probe(BY_RULE, by_rule=True)
@@ -561,11 +564,9 @@ class HPConformal(StartingPolicy):
         return f"over {whose}, not among those expected to benefit"
 
     def terms(self, decided: Decided) -> Terms:
-        facts = self._facts(decided)
-        note = COMPARED[self.history] if decided.reason == "drift" else ""
-        return Terms(self.statement(decided), facts["assumptions"], self._arithmetic(decided, facts), facts, note)
+        return super().terms(decided)._replace(note=COMPARED[self.history] if decided.reason == "drift" else "")
 
-    def _facts(self, decided: Decided) -> dict[str, Any]:
+    def facts(self, decided: Decided) -> dict[str, Any]:
         """Plain values: the fit, the group, the bound and the guards."""
         numbers, risk = decided.numbers, self.spec.violation_risk
         kept, top = (int(part) for part in places(numbers["size"], risk))
@@ -573,7 +574,6 @@ class HPConformal(StartingPolicy):
         room = self.spec.threshold - decided.baseline
         allowed = None if upper is None else float(largest_safe_intensity(upper, 0.0, threshold=room).intensity)
         return {
-            "assumptions": self._assumptions(decided.guarantee) if GUARANTEES[decided.guarantee].claimed else [],
             "risk": {"violation_risk": risk, "this_round": risk},
             "model": {
                 "reward": numbers["reward"],
@@ -600,16 +600,7 @@ class HPConformal(StartingPolicy):
             "tied_costs": None if ties[0] is None else dict(zip(("cost", "rounds", "of"), ties, strict=True)),
         }
 
-    def _assumptions(self, guarantee: str) -> list[str]:
-        """The assumptions behind a guarantee, one sentence each."""
-        exact = "sensors measure without error; any stated baseline cost is exact"
-        applied = (
-            "the applied action is at most the advised one, is above zero, and uses nothing about this round's outcome "
-        )
-        applied += "beyond the context" + words.VOID
-        shared = [words.exact_curves(self.task.dose), exact, applied]
-        if (own := words.start_assumptions(guarantee, self.spec, shared)) is not None:
-            return own
+    def rests_on(self, shared: list[str]) -> list[str]:
         before = {
             "train": "rounds from before the first decision only train the predictors; nothing is assumed about them",
             "calibrate": "rounds from before the first decision, if any, are exchangeable with later rounds",
@@ -627,33 +618,27 @@ class HPConformal(StartingPolicy):
     def bounded(self, decided: Decided, limited: str) -> str:
         return f"{limited}, for exchangeable rounds, {'within its group' if self.signed else self.whole}"
 
-    def _arithmetic(self, decided: Decided, facts: dict[str, Any]) -> list[str]:
-        """The bound, and the division that gave the largest safe intensity."""
-        group, upper, safe = facts["group"], facts["cost_upper"], rounded_down(decided.largest)
+    def reckoned(self, decided: Decided, facts: dict[str, Any]) -> str:
+        group, upper, predicted = facts["group"], facts["cost_upper"], facts["model"]["cost"]
+        margin = f"the prediction {predicted:.4g} and a margin {upper - predicted:.4g}"
+        score = f"score {group['rank']} of the latest {group['used']}, the smallest first"
+        return f"{margin}, {score}; there are {self._count(group)}"
+
+    def _count(self, group: dict[str, Any]) -> str:
+        """How many rounds there are to compare with."""
         whose = ["benefit expected" if group["benefit_expected"] else "no benefit expected"] if self.signed else []
         whose += [] if group["label"] is None else [str(group["label"])]
         count = f"{group['calibration_rounds']} calibration rounds"
-        count += f" of its group ({', '.join(whose)})" if whose else ""
-        if upper is None:
-            lines = [*self._no_bound(facts, count), f"Until then the largest intensity is {safe}."]
-        else:
-            predicted = facts["model"]["cost"]
-            lines = [
-                f"The bound: cost per unit of intensity is at most {upper:.4g}: the prediction {predicted:.4g} "
-                f"and a margin {upper - predicted:.4g}, score {group['rank']} of the latest {group['used']}, the "
-                f"smallest first; there are {count}.",
-                words.largest_intensity(self.spec, decided.baseline, upper, facts["bound_intensity"]),
-            ]
-        return [*lines, *self._guard_lines(decided, facts, safe), *words.part_given(decided)]
+        return f"{count} of its group ({', '.join(whose)})" if whose else count
 
-    def _no_bound(self, facts: dict[str, Any], count: str) -> list[str]:
+    def no_bound(self, decided: Decided, facts: dict[str, Any]) -> list[str]:
         """Why the start dose is used."""
         risk, group = self.spec.violation_risk, facts["group"]
         unknown, ties = facts["unknown_scores"], facts["tied_costs"]
         fewest = math.ceil(1.0 / risk - 1e-9) - 1
         lines = [
-            f"The start: the last refit had {count}. A conformal bound at risk {risk:g} needs at least {fewest}, "
-            "not too many of them without a known outcome, and a finite prediction."
+            f"The start: the last refit had {self._count(group)}. A conformal bound at risk {risk:g} needs at least "
+            f"{fewest}, not too many of them without a known outcome, and a finite prediction."
         ]
         if unknown:
             lines.append(
@@ -668,9 +653,10 @@ class HPConformal(StartingPolicy):
             )
         return lines
 
-    def _guard_lines(self, decided: Decided, facts: dict[str, Any], safe: str) -> list[str]:
+    def guards(self, decided: Decided, facts: dict[str, Any]) -> list[str]:
         """Which guard set the intensity, and how often the start dose was given."""
         allowed, tenth, lines = facts["bound_intensity"], facts["reach"]["tenth_applied"], []
+        safe = rounded_down(decided.largest)
         why = "" if allowed is None else self.limit(allowed, decided.largest)
         if why == "reach":
             how = "the start dose, until ten rounds have known outcomes"

@@ -9,10 +9,11 @@ from typing import Any
 from safedial.bounds.rounding import round_down
 from safedial.bounds.safe_set import SafeSet, largest_safe_intensity, safe_set
 from safedial.errors import require
+from safedial.model.dial import rounded_down
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.namespace import every, where
 from safedial.policies import words
-from safedial.policies.policy import Asked, Decided, Policy, StartSetting, Task, part, whole
+from safedial.policies.policy import Asked, Decided, Policy, StartSetting, Task, Terms, part, whole
 
 
 def declared_dose(given: float | None, task: Task) -> float | None:
@@ -86,14 +87,44 @@ class StartingPolicy(Policy):
             return allowed
         return SafeSet(*(where(known, *parts) for parts in zip(allowed, self.first(asked), strict=True)))
 
-    def statement(self, decided: Decided) -> str:
-        """The guarantee in one sentence: while there is no bound, that of the start."""
+    # --- The words of its certificates, of which a family says what is its own
+
+    def terms(self: Any, decided: Decided) -> Terms:
+        facts = self.facts(decided)
+        assumptions = self.assumptions(decided.guarantee) if GUARANTEES[decided.guarantee].claimed else []
+        return Terms(self.statement(decided), assumptions, self.arithmetic(decided, facts), facts)
+
+    def statement(self: Any, decided: Decided) -> str:
+        """The guarantee in one sentence: while there is no bound, that of the start, else what is `bounded`."""
         given, spec = GUARANTEES[decided.guarantee], self.spec
         if not given.proved:
             return words.statement(decided.guarantee, spec)
         limited = f"P({words.event(spec)}) <= {spec.violation_risk:g} in this round"
         return f"{limited}, from the constants (start-up)" if given.from_constants else self.bounded(decided, limited)
 
-    def bounded(self, decided: Decided, limited: str) -> str:
-        """The same where there is a bound; `limited` says of what the chance is limited."""
-        ...
+    def assumptions(self: Any, guarantee: str) -> list[str]:
+        """What a decision's guarantee rests on: while there is no bound, what the start does, else all that follows
+        from what they share.
+        """
+        exact = "sensors measure without error; any stated baseline cost is exact"
+        shared = [words.exact_curves(self.task.dose), exact, self.applied]
+        start = words.start_assumptions(guarantee, self.spec, shared)
+        return self.rests_on(shared) if start is None else start
+
+    def arithmetic(self: Any, decided: Decided, facts: dict[str, Any]) -> list[str]:
+        """The bound and how it was `reckoned`, or why there is none; the division that gave the largest safe intensity;
+        and the guards that changed it.
+        """
+        upper, allowed = facts["cost_upper"], facts.get("bound_intensity", decided.largest)
+        if upper is None:
+            safe = rounded_down(decided.largest)
+            lines = [*self.no_bound(decided, facts), f"Until then the largest intensity is {safe}."]
+        else:
+            how = self.reckoned(decided, facts)
+            bound = f"The bound: cost per unit of intensity is at most {upper:.4g}: {how}."
+            lines = [bound, words.largest_intensity(self.spec, decided.baseline, upper, allowed)]
+        return [*lines, *self.guards(decided, facts), *words.part_given(decided)]
+
+    def guards(self, decided: Decided, facts: dict[str, Any]) -> list[str]:
+        """Which guard set the intensity; nothing where there are none."""
+        return []

@@ -47,8 +47,6 @@ from safedial.bounds import least_squares, monitor, ranks
 from safedial.bounds.least_squares import SPARE, WORST, Fitted
 from safedial.bounds.t_laws import Mixture, chance_above, cost_upper, epoch_share, spent_in, t_quantile
 from safedial.errors import is_number, require
-from safedial.model.dial import rounded_down
-from safedial.model.guarantee import GUARANTEES
 from safedial.model.guarantee import MARGINAL as MARGINAL_NEEDS
 from safedial.model.namespace import every, some, where
 from safedial.model.spec import SafetySpec
@@ -64,7 +62,6 @@ from safedial.policies.policy import (
     Decided,
     Evidence,
     Task,
-    Terms,
     Told,
     flag,
     least_quotient,
@@ -196,6 +193,7 @@ class HPStudent(StartingPolicy):
     watches_lanes = False
     excludes = (ELSEWHERE - {"several costs"}) | {"costs of 0 or 1", "sensor noise"}
     uncompiled = "needs quantiles of Student's t, which JAX does not have"
+    applied = "every applied action is above zero and at most the advised one; whoever chooses it may use any knowledge"
 
     form: Literal["per_round", "tolerance", "anytime"] = one_of("per_round", FORMS, written="guarantee")
     probe: float | Literal["sqrt"] = teaching_probe(0.001)
@@ -434,16 +432,6 @@ class HPStudent(StartingPolicy):
 
     # --- The certificate
 
-    def terms(self, decided: Decided) -> Terms:
-        claimed = GUARANTEES[decided.guarantee].claimed
-        assumptions = self._assumptions(decided.guarantee) if claimed else []
-        return Terms(
-            self.statement(decided),
-            assumptions,
-            self._reckoned(decided),
-            self._facts(decided),
-        )
-
     def bounded(self, decided: Decided, limited: str) -> str:
         if self.either:
             return f"{limited}, for Gaussian noise of any size, or for exchangeable rounds"
@@ -455,16 +443,7 @@ class HPStudent(StartingPolicy):
         since = "" if epoch == 1 else f", those before each of {epoch - 1} new starts included"
         return f"{sure}, in all rounds at once{since}, {limited} given the past, for Gaussian noise of any size"
 
-    def _assumptions(self, guarantee: str) -> list[str]:
-        """The conditions of a decision's guarantee, one sentence each."""
-        shared = [
-            words.exact_curves(self.task.dose),
-            "sensors measure without error; any stated baseline cost is exact",
-            "every applied action is above zero and at most the advised one; whoever chooses it may use any knowledge",
-        ]
-        start = words.start_assumptions(guarantee, self.spec, shared)
-        if start is not None:
-            return start
+    def rests_on(self, shared: list[str]) -> list[str]:
         fixed = "the features, the lag and the probe" + (", λ and a of the mixture" if self.anytime else "")
         own = [
             "the mean cost per unit of intensity is linear in the context",
@@ -484,7 +463,7 @@ class HPStudent(StartingPolicy):
             f"{fixed} were fixed before the first round",
         ]
 
-    def _facts(self, decided: Decided) -> dict[str, Any]:
+    def facts(self, decided: Decided) -> dict[str, Any]:
         """Plain values: the fit, the bound, what it waits for, and how often learning has begun."""
         spec, numbers = self.spec, decided.numbers
         risk = {"violation_risk": spec.violation_risk, "this_round": spec.violation_risk}
@@ -516,56 +495,48 @@ class HPStudent(StartingPolicy):
             **conformal,
         }
 
-    def _reckoned(self, decided: Decided) -> list[str]:
-        """The bound, and the division that gave the largest safe intensity."""
-        numbers, upper = decided.numbers, decided.numbers["cost_upper"]
-        if upper is None:
-            safe = rounded_down(decided.largest)
-            why = self._no_bound(numbers)
-            return [why, f"Until then the largest intensity is {safe}.", *words.part_given(decided)]
+    def reckoned(self, decided: Decided, facts: dict[str, Any]) -> str:
+        numbers, noise, upper = decided.numbers, facts["model"]["noise"], facts["cost_upper"]
         cost, degrees = numbers["cost"], numbers["degrees"]
         how = f"the estimate {cost:.4g} + {upper - cost:.4g}"
         if self.either:
             other = numbers["conformal.cost_upper"]
             how = f"the larger of the Student bound and the conformal one, {other:.4g}"
         elif self.form == "per_round":
-            quantile, noise = (
-                float(t_quantile(degrees, self.spec.violation_risk)),
-                numbers["spread"] / math.sqrt(degrees),
-            )
+            quantile = float(t_quantile(degrees, self.spec.violation_risk))
             how = f"the estimate {cost:.4g} + t quantile {quantile:.4g} x noise {noise:.4g} x "
             how += f"sqrt(1 + {numbers['width']:.4g}^2)"
-        count = f"{numbers['rounds']:.0f} rounds, {degrees:.0f} degrees of freedom"
-        bound = f"The bound: cost per unit of intensity is at most {upper:.4g}: {how} ({count})."
-        line = words.largest_intensity(self.spec, decided.baseline, upper, decided.largest)
-        return [bound, line, *words.part_given(decided)]
+        return f"{how} ({numbers['rounds']:.0f} rounds, {degrees:.0f} degrees of freedom)"
+
+    def no_bound(self, decided: Decided, facts: dict[str, Any]) -> list[str]:
+        """Why the start dose is used."""
+        return [f"The start: {self._no_bound(decided.numbers)}."]
 
     def _no_bound(self, numbers: dict[str, Any]) -> str:
-        """Why the start dose is used."""
         dim = self.task.dim
         if not (numbers["exact"] or self.anytime):
             return (
-                "The start: earlier rounds were forgotten, and nobody vouched that the reason had nothing to do with "
-                "outcomes. The same reason may arise again, and the rounds in force would be a selection, so there is "
-                "no exact bound any more. A new study begins afresh, once that reason is gone."
+                "earlier rounds were forgotten, and nobody vouched that the reason had nothing to do with outcomes. It "
+                "may arise again, and the rounds in force would be a selection, so there is no exact bound any more. A "
+                "new study begins afresh, once that reason is gone"
             )
         if numbers["lost"]:
             return (
-                f"The start: {numbers['lost']} rounds that this decision needs have no outcome, for a reason that may "
-                "be related to it. Vouch for such reasons when you report; or start again without the earlier rounds "
-                "(resume with forget), which brings a bound back only if you can vouch that the reason of the loss, "
-                "and of starting again, has nothing to do with outcomes."
+                f"{numbers['lost']} rounds that this decision needs have no outcome, for a reason that may be related "
+                "to it. Vouch for such reasons when you report; or start again without the earlier rounds (resume with "
+                "forget), which brings a bound back only if you can vouch that the reason of the loss, and of starting "
+                "again, has nothing to do with outcomes"
             )
         if numbers["waiting"]:
-            return f"The start: {numbers['waiting']} rounds that this decision needs are still open (lag {self.lag})."
+            return f"{numbers['waiting']} rounds that this decision needs are still open (lag {self.lag})"
         if numbers["enough"] and self.either:
-            return f"The start: the conformal bound needs more rounds; there are {numbers['conformal.rounds']}."
+            return f"the conformal bound needs more rounds; there are {numbers['conformal.rounds']}"
         if not numbers["enough"]:
             return (
-                f"The start: a bound needs {dim + SPARE} known rounds whose contexts have rank {dim} and a condition "
-                f"of at most {WORST:g}; there are {numbers['rounds']:.0f} rounds."
+                f"a bound needs {dim + SPARE} known rounds whose contexts have rank {dim} and a condition of at most "
+                f"{WORST:g}; there are {numbers['rounds']:.0f} rounds"
             )
-        return f"The start: the size of the noise has no upper bound yet, after {numbers['rounds']:.0f} rounds."
+        return f"the size of the noise has no upper bound yet, after {numbers['rounds']:.0f} rounds"
 
 
 PER_ROUND = (
