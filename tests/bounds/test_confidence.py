@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safedial import InvalidInput
-from safedial.bounds.confidence import RADII, bound, check_dim, resolve_clip
+from safedial import InvalidInput, hp_ucb
+from safedial.bounds.confidence import RADII, bound, check_dim
 from safedial.bounds.estimate import Prediction
 from tests.conftest import make_spec
 from tests.oracles import Ridge, optimistic_reward, paper_radius, pessimistic_cost
@@ -105,9 +105,9 @@ def test_floats_numpy_and_jax_give_the_same_bounds(radius, clip):
 
 def test_an_unknown_radius_and_paper_at_dimension_one_are_refused():
     with pytest.raises(InvalidInput, match="radius"):
-        resolve_clip("tight", None)
+        hp_ucb(radius="tight")
     with pytest.raises(InvalidInput, match="dim = 1"):
         check_dim("paper", 1)
-    assert resolve_clip("paper", None) is False
-    assert resolve_clip("paper", True) is True
-    assert resolve_clip("mixture", None) is True
+    assert hp_ucb(radius="paper").clip is False
+    assert hp_ucb(radius="paper", clip=True).clip is True
+    assert hp_ucb(radius="mixture").clip is True

@@ -30,7 +30,7 @@ class Odd:
         (Odd(lambda rows: np.zeros((len(rows), 1))), "shape"),
         (Odd(lambda rows: ["a"] * len(rows)), "type"),
         (Odd(lambda rows: np.zeros(len(rows)), fit_fails=True), "no luck"),
-        (Odd(lambda rows: rows[99]), "predict failed on a trial"),
+        (Odd(lambda rows: rows[99]), "failed on a trial"),
         (LinearRegression, "fit"),
     ],
 )

@@ -1,9 +1,8 @@
-"""Every class is saved and loaded to the last bit, and only as itself."""
+"""What a class learned is packed and unpacked to the last bit."""
 
 import numpy as np
 import pytest
 
-from safedial import InvalidInput
 from safedial.policies.classes import (
     CLASSES,
     Outcomes,
@@ -12,10 +11,9 @@ from safedial.policies.classes import (
     finite,
     kernel,
     linear,
-    load_state,
-    save_state,
 )
 from safedial.policies.classes.features import splines
+from safedial.policies.table import pack, unpack
 from safedial.simulation.nonlinear_worlds import waves
 from tests.conftest import make_spec
 from tests.policies.problems import learned, rounds_of
@@ -36,14 +34,13 @@ def test_the_list_names_every_class():
 
 
 @pytest.mark.parametrize("class_", MADE.values(), ids=MADE)
-def test_what_is_loaded_goes_on_as_what_was_saved(class_, tmp_path):
+def test_what_is_unpacked_goes_on_as_what_was_packed(class_):
     contexts, outcomes, weights = rounds_of(count=24)
     weights = np.ceil(weights)
     if class_.binary:
         outcomes = (outcomes > 0).astype(float)
     state = learned(class_, contexts[:12], outcomes, weights)
-    save_state(tmp_path / "state", class_, state)
-    twin = load_state(tmp_path / "state", class_, class_.init(2, ridge=1.0, targets=2))
+    twin = unpack(class_.init(2, ridge=1.0, targets=2), pack(state))
     for index in range(12, 24):
         ranges, after = [], []
         for each in (state, twin):
@@ -71,14 +68,3 @@ def test_a_description_is_plain_whatever_the_functions_are():
     described = finite([np.sin, np.cos], prior=(1.0, 2.0)).describe()
     assert (described["functions"], described["prior"]) == ("2 functions", [1.0, 2.0])
     assert features(splines(2)).describe()["transform"].startswith("splines:5")
-
-
-def test_a_file_of_another_class_or_another_kernel_is_refused(tmp_path):
-    class_ = MADE["kernel"]
-    save_state(tmp_path / "state", class_, learned(class_, *rounds_of(count=3)))
-    for other in (MADE["linear"], kernel("rbf:0.6")):
-        with pytest.raises(InvalidInput, match="differs"):
-            load_state(tmp_path / "state", other, other.init(2, ridge=1.0))
-    (tmp_path / "state").write_bytes((tmp_path / "state").read_bytes()[:-5])
-    with pytest.raises(InvalidInput, match="truncated"):
-        load_state(tmp_path / "state", class_, class_.init(2, ridge=1.0))

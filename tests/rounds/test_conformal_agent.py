@@ -12,6 +12,7 @@ from tests.conftest import make_spec
 from tests.rounds.conformal_rounds import DIM, conformal_spec, outcome, taught
 
 LEVELS = Dial(low=0, high=10, levels=(1.0, 5.0))
+NOTHING = make_policy("hp_conformal", start_dose=0.01, least_dose=None)
 
 
 CONSTANTS = {"reward_noise": 1.0, "cost_noise": 1.0, "coefficient_bound": 2.0, "estimation_risk": 0.01}
@@ -68,7 +69,7 @@ def test_the_certificate_states_guarantee_group_rank_and_what_voids_it():
     assert group["rank_from_top"] / (group["used"] + 1) <= 0.1 + 1e-12
     assert group["rank"] == group["used"] + 1 - group["rank_from_top"]
     words = decision.explain()
-    for part in ("exchangeable", "calibration rounds of its group", "smallest of the latest", "P(cost > 0.5) <= 0.1"):
+    for part in ("exchangeable", "calibration rounds of its group", "the smallest first", "P(cost > 0.5) <= 0.1"):
         assert part in words
     assert told["safe_intensity"] == pytest.approx(min(1.0, 0.5 / told["cost_upper"]))
     assert told["holds"]
@@ -189,7 +190,8 @@ def test_a_dial_with_units_and_levels(tmp_path):
         ({}, {"start_action": 0.1, "policy": "hp_ucb"}, "guarantee"),
         ({"cost_sensor_noise": 0.1}, {"start_action": 0.1}, "sensor"),
         ({}, {"start_action": 3.0, "dial": LEVELS}, "levels"),
-        ({}, {"policy": make_policy("hp_conformal", start_dose=0.01), "dial": LEVELS}, "has no effect"),
+        ({}, {"policy": make_policy("hp_conformal", start_dose=0.01), "dial": LEVELS}, "least_dose"),
+        ({}, {"policy": NOTHING, "dial": LEVELS}, "has no effect"),
         ({}, {"start_action": 0.1, "policy": make_policy("hp_conformal", group="age")}, "group"),
         ({}, {"start_action": 0.1, "policy": make_policy("hp_conformal", group=9)}, "group"),
         ({"guarantee": "guess"}, {}, "guarantee"),

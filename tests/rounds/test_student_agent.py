@@ -145,7 +145,7 @@ def test_costs_that_rise_stop_the_agent_and_a_person_resumes_it():
 def test_evidence_is_fair_under_gaussian_noise():
     """The share of 200 studies whose evidence ever reaches 20 is at most 1/20; false-alarm level 1e-6: 27 or fewer."""
     from safedial.bounds import least_squares, ranks
-    from safedial.bounds.t_laws import t_survival
+    from safedial.bounds.t_laws import chance_above
 
     rng, lanes = np.random.default_rng(6), 200
     fit, capital, most = least_squares.init(2, (lanes,)), ranks.init((lanes,)), np.zeros(lanes)
@@ -153,8 +153,7 @@ def test_evidence_is_fair_under_gaussian_noise():
         context, cost = rng.standard_normal((lanes, 2)), rng.standard_normal(lanes)
         seen = least_squares.predict(fit, context)
         if np.all(seen.ready):
-            size = (cost - seen.cost) / (seen.spread * np.sqrt((1 + seen.width**2) / seen.degrees))
-            capital = ranks.update(capital, t_survival(seen.degrees, size))
+            capital = ranks.update(capital, chance_above(seen, cost))
             most = np.maximum(most, ranks.evidence(capital))
         fit = least_squares.update(fit, seen, cost, cost)
     assert np.sum(most >= 20) <= 27

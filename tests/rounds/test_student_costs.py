@@ -102,7 +102,7 @@ def test_rising_costs_stop_the_agent_at_the_number_of_costs_times_the_evidence(t
         told["cost"]["load"] += 0.6 * decision.intensity
         agent.tell(decision, **told)
         learner = agent._rounds.learning
-        parts = zip(learner._state, learner.policy.parts.values(), strict=True)
+        parts = zip(learner._state.values(), learner.policy.parts.values(), strict=True)
         each = [part.evidence(own) for own, part in parts]
         each = [float(found["student_drift"].value) for found in each]
         assert agent.evidence == max(each) / 2

@@ -136,13 +136,6 @@ MOST_SOLVED = 500
 """The largest dimension for `self-normalised`, which solves four d×d systems in every round."""
 
 
-def resolve_clip(radius: str, clip: bool | None) -> bool:
-    """Check the name of the radius. The clip is on by default, except for the paper's own form."""
-    require(radius in NAMES, "radius", radius, "must be one of " + ", ".join(NAMES))
-    require(clip in (None, True, False), "clip", clip, "must be True, False or None")
-    return clip if clip is not None else radius != "paper"
-
-
 def check_scale(radius: str | None, spec: SafetySpec) -> None:
     """Refuse `paper` with a noise scale: it counts rounds, and a weight may exceed 1."""
     fits = radius != "paper" or spec.noise_scale is None

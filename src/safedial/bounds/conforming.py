@@ -25,17 +25,12 @@ SLACK = 1e-12
 """A bound is raised by this share of the size of its parts, which is more than rounding can change."""
 
 
-FEW = 8
-"""Residuals are kept once for each group if there are at most so many: they are then at hand at once."""
-
-
 class Calibration(NamedTuple):
     """What a new round of any lane is compared with, for each risk: the fit to all rounds, and calibration rounds.
 
     `inverse` and `coef` are A⁻¹ and μ̂; `columns` the contexts of the calibration rounds, (..., d, n); `codes` their
-    groups; `residual` their residuals under μ̂, −∞ of those that bound no next round, and `by_group` the same with those
-    of one group only, if groups are few; `top` the rank that bounds the next round of each group, and `sizes` how many
-    rounds it has, both 0 for one never seen.
+    groups; `residual` their residuals under μ̂, −∞ of those that bound no next round; `top` the rank that bounds the
+    next round of each group, and `sizes` how many rounds it has, both 0 for one never seen.
     """
 
     inverse: Array
@@ -43,7 +38,6 @@ class Calibration(NamedTuple):
     columns: Array
     codes: Any
     residual: Array
-    by_group: Array | None
     top: Any
     sizes: Any
 
@@ -51,21 +45,16 @@ class Calibration(NamedTuple):
         """U(x): y of a new round of this group exceeds it with probability at most its risk; +∞ without a bound."""
         direction = (self.inverse @ context[..., None])[..., 0]
         slope = 1.0 + (direction[..., None, :] @ self.columns)[..., 0, :]
-        value = largest_conforming(self.compared(code), slope, self.of_group(self.top, code))
-        return raised(self.coef, context, direction, value)
-
-    def of_group(self, values: Any, code: Any) -> Any:
-        """The value of each lane's group."""
-        known = np.broadcast_to(np.minimum(code, values.shape[-1] - 1), values.shape[:-1])
-        return np.take_along_axis(values, known[..., None], axis=-1)[..., 0]
+        known = np.broadcast_to(np.minimum(code, self.top.shape[-1] - 1), self.top.shape[:-1])
+        top = np.take_along_axis(self.top, known[..., None], axis=-1)[..., 0]
+        value = largest_conforming(self.compared(code), slope, top)
+        # y from v: ⟨x,μ̂⟩ + (1 + xᵀA⁻¹x)·v, raised by more than rounding.
+        centre, margin = np.vecdot(context, self.coef), (1.0 + np.vecdot(context, direction)) * value
+        return centre + margin + SLACK * (np.abs(centre) + np.abs(margin))
 
     def compared(self, code: Any) -> Array:
         """The residuals of the rounds that bound the next one of this group, −∞ for others."""
-        lanes, groups = self.top.shape[:-1], self.top.shape[-1] - 1
-        code = np.broadcast_to(np.minimum(code, groups), lanes)
-        if self.by_group is None:
-            return np.where(self.codes == code[..., None], self.residual, -np.inf)
-        return self.by_group[(np.minimum(code, groups - 1), *np.indices(lanes, sparse=True))]
+        return np.where(self.codes == np.asarray(code)[..., None], self.residual, -np.inf)
 
 
 def calibration(inverse: Array, coef: Array, rows: Array, residual: Array, codes: Any, *, risk: Any) -> Calibration:
@@ -79,17 +68,8 @@ def calibration(inverse: Array, coef: Array, rows: Array, residual: Array, codes
     each = np.broadcast_to(codes, (*lanes, codes.shape[-1]))
     used = ages < np.take_along_axis(np.broadcast_to(kept, (*lanes, groups + 1)), each, axis=-1)
     limited = np.where(used, residual, -np.inf)
-    by_group = None
-    if groups <= FEW:
-        by_group = np.stack([np.where(codes == group, limited, -np.inf) for group in range(groups)])
     columns = np.ascontiguousarray(np.matrix_transpose(rows))
-    return Calibration(inverse, coef, columns, codes, limited, by_group, top, sizes)
-
-
-def raised(coef: Array, context: Array, direction: Array, value: Any) -> Any:
-    """y from v: ⟨x,μ̂⟩ + (1 + xᵀA⁻¹x)·v, raised by more than rounding."""
-    centre, margin = np.vecdot(context, coef), (1.0 + np.vecdot(context, direction)) * value
-    return centre + margin + SLACK * (np.abs(centre) + np.abs(margin))
+    return Calibration(inverse, coef, columns, codes, limited, top, sizes)
 
 
 def ages_of(codes: Any, groups: int) -> tuple[Any, Any]:

@@ -69,7 +69,7 @@ rounds; only then the window is searched.
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -230,14 +230,7 @@ def sure_rank(size: int, risk: float, confidence: float) -> int:
     """
     from scipy.special import betainc
 
-    low, high = 0, size + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        if betainc(middle, size + 1.0 - middle, risk) >= confidence:
-            low = middle
-        else:
-            high = middle
-    return low
+    return bisect_right(range(1, size + 1), -confidence, key=lambda rank: -betainc(rank, size + 1.0 - rank, risk))
 
 
 def _rank(size: int, risk: float, confidence: float) -> int:
@@ -255,11 +248,7 @@ def _least_size(risk: float, confidence: float, least: int) -> int:
     size = 1
     while _rank(size, risk, confidence) < least:
         size *= 2
-    low = size // 2
-    while size - low > 1:
-        middle = (low + size) // 2
-        low, size = (low, middle) if _rank(middle, risk, confidence) >= least else (middle, size)
-    return size
+    return bisect_left(range(size), least, lo=1, key=lambda size: _rank(size, risk, confidence))
 
 
 def climb_limit(used: Any, start: Any, *, climb: float = CLIMB) -> Any:

@@ -55,7 +55,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from safedial.bounds.least_squares import Fitted
-from safedial.model.namespace import FLOATS, Array, namespace, normal_quantile
+from safedial.model.namespace import FLOATS, Array, namespace, normal_quantile, scalar, some, where
 
 CAUTION = 1e-9
 """By how much a quantile is raised, relatively."""
@@ -203,15 +203,12 @@ def _first_factor(degrees: Array, width: Array, quantile: Array, failure: Array)
 
 def _tail_over_size(factor: Array, degrees: Array, width: Array, quantile: Array) -> tuple[Array, Array]:
     """P(z + wN > kS) and its derivative in k, by quadrature over S."""
-    from scipy.special import gammaln, ndtr
+    from scipy.special import ndtr
 
     spread = 1.0 / np.sqrt(2.0 * degrees)
     low, high = np.maximum(1.0 - 9.0 * spread, 0.0), 1.0 + 9.0 * spread + 6.0 / degrees
     size = 0.5 * (low + high) + 0.5 * (high - low) * NODES
-    half = 0.5 * degrees
-    with np.errstate(divide="ignore"):
-        log_density = (degrees - 1.0) * np.log(size) - half * size * size + half * np.log(half) - gammaln(half)
-    mass = 2.0 * np.exp(log_density) * (0.5 * (high - low)) * WEIGHTS
+    mass = _density_of_size(size, degrees) * (0.5 * (high - low)) * WEIGHTS
     score = (quantile - factor * size) / width
     density = np.exp(-0.5 * score * score) / math.sqrt(2.0 * math.pi)
     return np.sum(mass * ndtr(score), axis=-1), -np.sum(mass * density * size / width, axis=-1)
@@ -219,7 +216,7 @@ def _tail_over_size(factor: Array, degrees: Array, width: Array, quantile: Array
 
 def _tail_over_noise(factor: Array, degrees: Array, width: Array, quantile: Array) -> tuple[Array, Array]:
     """The same, by quadrature over N above −z/w, below which z + wN < 0 ≤ kS."""
-    from scipy.special import gammainc, gammaln
+    from scipy.special import gammainc
 
     low = np.full(width.shape, -REACH)
     np.divide(-quantile, width, out=low, where=quantile < REACH * width)
@@ -227,10 +224,18 @@ def _tail_over_noise(factor: Array, degrees: Array, width: Array, quantile: Arra
     size = (quantile + width * noise) / factor
     half = 0.5 * degrees
     mass = np.exp(-0.5 * noise * noise) / math.sqrt(2.0 * math.pi) * (0.5 * (REACH - low)) * WEIGHTS
+    tail = np.sum(mass * gammainc(half, half * size * size), axis=-1)
+    return tail, -np.sum(mass * _density_of_size(size, degrees) * size, axis=-1) / factor[..., 0]
+
+
+def _density_of_size(size: Array, degrees: Array) -> Array:
+    """The density of S at `size`."""
+    from scipy.special import gammaln
+
+    half = 0.5 * degrees
     with np.errstate(divide="ignore"):
         log_density = (degrees - 1.0) * np.log(size) - half * size * size + half * np.log(half) - gammaln(half)
-    tail = np.sum(mass * gammainc(half, half * size * size), axis=-1)
-    return tail, -np.sum(mass * 2.0 * np.exp(log_density) * size, axis=-1) / factor[..., 0]
+    return 2.0 * np.exp(log_density)
 
 
 # --- Upper bounds on a round's cost for Gaussian noise of unknown size: no κ, no S, no L
@@ -251,15 +256,6 @@ class Evidence(NamedTuple):
     rounds: Any
     log_det: Any
     shrinkage: Any
-
-
-class Region(NamedTuple):
-    """A, c, K and a."""
-
-    size: Any
-    share: Any
-    total: Any
-    shape: float
 
 
 class Mixture(NamedTuple):
@@ -291,13 +287,10 @@ def epoch_share(epoch: int) -> float:
 
 def cost_upper(seen: Fitted, guarantee: str, risk: Any, failure: Any = None, *, mixture: Mixture | None = None) -> Any:
     """U(x) of a guarantee, "per_round", "tolerance" or "anytime", for risks below ½; ∞ where nothing is known."""
-    if seen.ready is False:
-        return math.inf
-    degrees = seen.degrees
-    if isinstance(seen.ready, np.ndarray):
-        if not np.any(seen.ready):
-            return np.full(np.broadcast_shapes(seen.ready.shape, np.shape(risk), np.shape(failure)), math.inf)
-        degrees = np.where(seen.ready, degrees, np.max(degrees))
+    if not some(seen.ready):
+        lanes = np.broadcast_shapes(np.shape(seen.ready), np.shape(risk), np.shape(failure))
+        return np.full(lanes, math.inf) if lanes else math.inf
+    degrees = seen.degrees if seen.ready is True else np.where(seen.ready, seen.degrees, np.max(seen.degrees))
     if guarantee == "per_round":
         factor = per_round_factor(degrees, seen.width, risk) / degrees**0.5
     elif guarantee == "tolerance":
@@ -309,11 +302,9 @@ def cost_upper(seen: Fitted, guarantee: str, risk: Any, failure: Any = None, *, 
         evidence = Evidence(seen.rounds, seen.log_det, most)
         factor = anytime_factor(evidence, seen.width, risk, failure, shape=chosen.shape)
     # Costs without any scatter are not Gaussian: they tell nothing of the noise.
-    if isinstance(seen.ready, bool):
-        over = seen.spread * float(factor)
-        return seen.cost + over + ROUNDING * (abs(seen.cost) + over) if seen.spread > 0.0 else math.inf
     known = seen.ready & (factor < math.inf) & (seen.spread > 0.0)
-    return np.where(known, seen.cost + seen.spread * np.where(known, factor, 0.0), math.inf)
+    over = seen.spread * where(known, factor, 0.0)
+    return scalar(where(known, seen.cost + over + ROUNDING * (abs(seen.cost) + over), math.inf))
 
 
 def per_round_factor(degrees: Any, width: Any, risk: Any) -> Any:
@@ -327,48 +318,29 @@ def per_round_factor(degrees: Any, width: Any, risk: Any) -> Any:
 
 def t_quantile(degrees: Any, risk: Any) -> Any:
     """t_{ν,1−δ}, raised by `CAUTION`. Where all degrees are equal, as in most simulations, it is computed once."""
-    from scipy.special import stdtrit
-
     if isinstance(degrees, float) and isinstance(risk, float):
         return _t_quantile(degrees, risk)
-    value = -stdtrit(_same(np.asarray(degrees)), risk)
-    return value + CAUTION * np.abs(value)
+    return _t_quantile.__wrapped__(_same(np.asarray(degrees)), risk)
 
 
 @lru_cache(maxsize=4096)
-def _t_quantile(degrees: float, risk: float) -> float:
+def _t_quantile(degrees: Any, risk: Any) -> Any:
     from scipy.special import stdtrit
 
-    value = -float(stdtrit(degrees, risk))
-    return value + CAUTION * abs(value)
-
-
-def t_survival(degrees: Any, value: Any) -> Any:
-    """P(t_ν > value): the p-value of a recursive residual."""
-    from scipy.special import stdtr
-
-    return stdtr(degrees, -value)
+    value = -stdtrit(degrees, risk)
+    return scalar(value + CAUTION * abs(value))
 
 
 def chance_above(seen: Fitted, outcome: Any) -> Any:
-    """P(t_ν > T) for a round's T = (Y − ⟨x,μ̂⟩)/(s√(1+w²)): its p-value; NaN where the fit says nothing."""
-    if isinstance(seen.ready, np.ndarray):
-        return _chances_above(seen, outcome)
-    if not seen.ready:
-        return math.nan
-    if seen.spread <= 0.0:
-        return 1e-300 if outcome > seen.cost else 1.0
-    size = (outcome - seen.cost) / (seen.spread * math.sqrt((1.0 + seen.width**2) / seen.degrees))
-    return max(float(t_survival(seen.degrees, size)), 1e-300)
+    """P(t_ν > T) for a round's T = (Y − ⟨x,μ̂⟩)/(s√(1+w²)): its p-value; NaN where the fit says nothing. Costs without
+    any scatter are not Gaussian: whatever lies above them cannot be.
+    """
+    from scipy.special import stdtr
 
-
-def _chances_above(seen: Fitted, outcome: Any) -> Any:
-    """`chance_above` for many lanes."""
-    told, degrees = seen.ready & (seen.spread > 0.0), np.where(seen.ready, seen.degrees, 1.0)
-    scale = np.where(told, seen.spread, 1.0) * np.sqrt((1.0 + seen.width**2) / degrees)
-    chance = np.maximum(t_survival(degrees, (outcome - seen.cost) / scale), 1e-300)
-    without_scatter = np.where(outcome > seen.cost, 1e-300, 1.0)
-    return np.where(seen.ready, np.where(told, chance, without_scatter), math.nan)
+    known, degrees = seen.ready & (seen.spread > 0.0), where(seen.ready, seen.degrees, 1.0)
+    scale = where(known, seen.spread, 1.0) * ((1.0 + seen.width * seen.width) / degrees) ** 0.5
+    chance = where(known, stdtr(degrees, (seen.cost - outcome) / scale), where(outcome > seen.cost, 0.0, 1.0))
+    return scalar(where(seen.ready, np.maximum(chance, 1e-300), math.nan))
 
 
 def anytime_factor(seen: Evidence, width: Any, risk: Any, failure: Any, *, shape: float) -> Any:
@@ -377,16 +349,19 @@ def anytime_factor(seen: Evidence, width: Any, risk: Any, failure: Any, *, shape
     >>> f"{anytime_factor(Evidence(100.0, 10.0, 0.1), 0.2, 0.05, 0.01, shape=10.0):.5f}"
     '0.31301'
     """
+    from scipy.special import gammaln
+
     xp = namespace(*seen, width, risk, failure)
     size, share = shape + 0.5 * _same(seen.rounds), seen.shrinkage
-    room = 0.5 * seen.log_det - shape * math.log(shape) - _log_gamma(size) + math.lgamma(shape) - xp.log(failure)
+    gamma = math.lgamma(size) if isinstance(size, float) else gammaln(size)
+    room = 0.5 * seen.log_det - shape * math.log(shape) - gamma + math.lgamma(shape) - xp.log(failure)
     total = room + shape + 1e-13 * (size * xp.log(size) + 1.0)  # more than the rounding of these sums
     noise = -normal_quantile(risk) / math.sqrt(2.0)
     low = xp.maximum(share * size, shape)
     bounded = (size / low - 1.0) * (low - shape) > size * xp.log(low) - low + total
     if not (bounded if xp is FLOATS else np.any(bounded)):
         return math.inf + 0.0 * (width + noise)
-    at = _best_point(xp, Region(size, share, total, shape), width / noise)
+    at = _best_point(xp, (size, share, total, shape), width / noise)
     rise = size / at - 1.0
     left, right = rise * (at - shape) - (size * xp.log(at) - at + total), 1.0 - share - share * rise
     known, tiny = (left > 0.0) & (right > 0.0), 1e-300
@@ -401,14 +376,9 @@ def _same(values: Any) -> Any:
     return values
 
 
-def _log_gamma(value: Any) -> Any:
-    from scipy.special import gammaln
-
-    return math.lgamma(value) if isinstance(value, float) else gammaln(value)
-
-
-def _best_point(xp: Any, region: Region, ratio: Any) -> Any:
-    """The t whose bound is least, by Newton's method; `ratio` is w/(z/√2). A step goes at most halfway to an end.
+def _best_point(xp: Any, region: tuple[Any, Any, Any, float], ratio: Any) -> Any:
+    """The t whose bound is least for (A, c, K, a), by Newton's method; `ratio` is w/(z/√2). A step goes at most halfway
+    to an end.
 
     The first point takes h as h(A) − (A − t)²/2A, M as r(A − a) − h, and G as f.
     """

@@ -12,7 +12,6 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from safedial.bounds.confidence import resolve_clip
 from safedial.cli.output import (
     Device,
     Draws,
@@ -367,7 +366,8 @@ def _policy(name: str, given: dict[str, Any]) -> Any:
     from safedial.policies import POLICIES, make_policy
 
     if "radius" in given:
-        given = {**given, "clip": resolve_clip(given["radius"], given.get("clip"))}
+        clip = given.get("clip")
+        given = {**given, "clip": given["radius"] != "paper" if clip is None else clip}
     if name in POLICIES:
         known = signature(POLICIES[name]).parameters
         given = {

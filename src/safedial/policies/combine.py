@@ -68,9 +68,43 @@ def _goes_by(one: str, names: tuple[str, ...]) -> Callable[[type], type]:
     return made
 
 
+class Parts(Policy):
+    """A policy whose state is those of its parts, by name. `bound.memo` begins with the bounds of the parts."""
+
+    parts: Any
+    """The policies by name, which know their tasks."""
+
+    def init(self, lanes: tuple[int, ...] = (), *, watch: bool = True) -> dict[str, Any]:
+        return {name: part.init(lanes, watch=watch) for name, part in self.parts.items()}
+
+    def begin(self, state: dict[str, Any], asked: Asked) -> None:
+        for name, part in self.parts.items():
+            part.begin(state[name], asked)
+
+    def open(self, state: dict[str, Any], asked: Asked, bound: Bound | None, chosen: Any) -> None:
+        for name, part in self.parts.items():
+            part.open(state[name], asked, None if bound is None else bound.memo[0][name], self._own(part, chosen))
+
+    def tell(self, state: dict[str, Any], place: int, told: Told) -> None:
+        for name, part in self.parts.items():
+            part.tell(state[name], place, self._part_of(told, name))
+
+    def restart(self, state: dict[str, Any]) -> None:
+        for name, part in self.parts.items():
+            part.restart(state[name])
+
+    def _own(self, part: Policy, intensity: Any) -> Any:
+        """What was chosen, as the part speaks of it."""
+        return intensity
+
+    def _part_of(self, told: Told, name: str) -> Told:
+        """What one part is told."""
+        return told
+
+
 @_goes_by("of", DATA)
 @dataclass(frozen=True, kw_only=True)
-class Smallest(Policy):
+class Smallest(Parts):
     """No more than any part allows, and nothing until all are ready. It goes by the name and options of its parts."""
 
     of: Policy
@@ -103,46 +137,31 @@ class Smallest(Policy):
             made[name] = self.of.on(replace(task, spec=spec, dose=dose, alarm_at=ALARM_AT * len(costs)))
         return made
 
-    def init(self, lanes: tuple[int, ...] = (), *, watch: bool = True) -> list[Any]:
-        return [part.init(lanes, watch=watch) for part in self.parts.values()]
-
-    def begin(self, state: list[Any], asked: Asked) -> None:
-        for own, part in zip(state, self.parts.values(), strict=True):
-            part.begin(own, asked)
-
-    def bound(self, state: list[Any], asked: Asked) -> Bound:
-        parts = list(self.parts.values())
-        found = [part.bound(own, asked) for own, part in zip(state, parts, strict=True)]
+    def bound(self, state: dict[str, Any], asked: Asked) -> Bound:
+        by_name = {name: part.bound(state[name], asked) for name, part in self.parts.items()}
+        parts, found = list(self.parts.values()), list(by_name.values())
         chosen = [part.choose(each, asked) for part, each in zip(parts, found, strict=True)]
         largest = [self._shared(part, each.largest) for part, each in zip(parts, found, strict=True)]
         given = [self._shared(part, each) for part, each in zip(parts, chosen, strict=True)]
         if self.task.live:
-            return self._one(found, chosen, largest, given)
+            return self._one(by_name, chosen, largest, given)
         safe, least = (np.minimum.reduce(np.broadcast_arrays(*each)) for each in (largest, given))
         ready, certified = (_all(getattr(each, name) for each in found) for name in ("ready", "certified"))
         refuted = np.logical_not(_all(np.logical_not(each.refuted) for each in found))
-        return Bound(found[0].index, safe, {}, ready, certified, refuted, (found, np.minimum(safe, least)))
+        return Bound(found[0].index, safe, {}, ready, certified, refuted, (by_name, np.minimum(safe, least)))
 
-    def _one(self, found: list[Bound], chosen: list[Any], largest: list[Any], given: list[Any]) -> Bound:
+    def _one(self, by_name: dict[str, Bound], chosen: list[Any], largest: list[Any], given: list[Any]) -> Bound:
         """The bound of one lane, in floats: where some part has none yet, the least of those."""
+        found = list(by_name.values())
         unknown = [place for place, each in enumerate(found) if not each.ready]
         least = min(unknown or range(len(found)), key=largest.__getitem__)
         safe, first = min(largest), found[least]
         certified, refuted = all(each.certified for each in found), any(each.refuted for each in found)
-        memo, numbers = (found, min(safe, *given)), self._numbers(found, chosen, least)
+        memo, numbers = (by_name, min(safe, *given)), self._numbers(found, chosen, least)
         return Bound(first.index, safe, numbers, not unknown, certified, refuted, memo, first.limit)
 
     def choose(self, bound: Bound, asked: Asked) -> Any:
         return np.minimum(bound.memo[1], bound.largest)
-
-    def open(self, state: list[Any], asked: Asked, bound: Bound | None, chosen: Any) -> None:
-        found = [None] * len(state) if bound is None else bound.memo[0]
-        for own, part, each in zip(state, self.parts.values(), found, strict=True):
-            part.open(own, asked, each, self._own(part, chosen))
-
-    def tell(self, state: list[Any], place: int, told: Told) -> None:
-        for own, (name, part) in zip(state, self.parts.items(), strict=True):
-            part.tell(own, place, self._part_of(told, name))
 
     def _part_of(self, told: Told, name: str) -> Told:
         """What one part is told. Where a cost is not known, the round teaches no part anything."""
@@ -153,18 +172,14 @@ class Smallest(Policy):
             return parts[name]._replace(weight=parts[name].weight * (told.weight > 0.0))
         return told._replace(fate=LOST) if told.fate == THROTTLED else told
 
-    def evidence(self, state: list[Any]) -> dict[str, Evidence]:
+    def evidence(self, state: dict[str, Any]) -> dict[str, Evidence]:
         """The largest of any part, divided by their number."""
-        each = [part.evidence(own) for own, part in zip(state, self.parts.values(), strict=True)]
+        each = [part.evidence(state[name]) for name, part in self.parts.items()]
         found = {}
         for rule in each[0]:
             value = np.maximum.reduce(np.broadcast_arrays(*(one[rule].value for one in each))) / len(each)
             found[rule] = Evidence(value, np.logical_not(_all(np.logical_not(one[rule].crossed) for one in each)))
         return found
-
-    def restart(self, state: list[Any]) -> None:
-        for own, part in zip(state, self.parts.values(), strict=True):
-            part.restart(own)
 
     # --- intensities of the parts, whose dose curves may differ
 
@@ -243,13 +258,12 @@ class RecordedParts:
         self.policy = policy
         self.names = tuple(f"{name}.{key}" for name, part in policy.parts.items() for key in part.recorded.names)
 
-    def __call__(self, policy: Smallest, numbers: Mapping[str, Any], context: Any) -> list[Any]:
-        return [part.recorded(part, part_numbers(numbers, name), context) for name, part in policy.parts.items()]
+    def __call__(self, policy: Smallest, numbers: Mapping[str, Any], context: Any) -> dict[str, Any]:
+        return {name: part.recorded(part, part_numbers(numbers, name), context) for name, part in policy.parts.items()}
 
-    def rounding(self, state: list[Any], context: Any, norm: float) -> float:
+    def rounding(self, state: dict[str, Any], context: Any, norm: float) -> float:
         """How far rounding may move the numbers of any part."""
-        parts = zip(state, self.policy.parts.values(), strict=True)
-        return max(part.recorded.rounding(own, context, norm) for own, part in parts)
+        return max(part.recorded.rounding(state[name], context, norm) for name, part in self.policy.parts.items())
 
 
 def part_numbers(numbers: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -278,7 +292,7 @@ def _all(each: Any) -> Any:
 
 @_goes_by("whole", (*DATA, "uncompiled", "options"))
 @dataclass(frozen=True, kw_only=True)
-class Either(Policy):
+class Either(Parts):
     """The smallest of what the parts allow, and the start until all have a bound. It goes by the name and options of
     `whole`, and the first part chooses.
     """
@@ -302,13 +316,6 @@ class Either(Policy):
     def start(self) -> StartSetting:
         return self._first.start
 
-    def init(self, lanes: tuple[int, ...] = (), *, watch: bool = True) -> dict[str, Any]:
-        return {name: part.init(lanes, watch=watch) for name, part in self.parts.items()}
-
-    def begin(self, state: dict[str, Any], asked: Asked) -> None:
-        for name, part in self.parts.items():
-            part.begin(state[name], asked)
-
     def bound(self, state: dict[str, Any], asked: Asked) -> Bound:
         found = {name: part.bound(state[name], asked) for name, part in self.parts.items()}
         each = list(found.values())
@@ -324,19 +331,11 @@ class Either(Policy):
         numbers["cost_upper"] = xp.where(ready, upper, math.inf)
         limit = next((bound.limit for bound in each if not np.all(bound.ready)), "")
         return first._replace(
-            largest=xp.where(ready, largest, start), numbers=numbers, ready=ready, memo=found, limit=limit
+            largest=xp.where(ready, largest, start), numbers=numbers, ready=ready, memo=(found,), limit=limit
         )
 
     def choose(self, bound: Bound, asked: Asked) -> Any:
         return self._first.choose(bound, asked)
-
-    def open(self, state: dict[str, Any], asked: Asked, bound: Bound | None, chosen: Any) -> None:
-        for name, part in self.parts.items():
-            part.open(state[name], asked, None if bound is None else bound.memo[name], chosen)
-
-    def tell(self, state: dict[str, Any], place: int, told: Told) -> None:
-        for name, part in self.parts.items():
-            part.tell(state[name], place, told)
 
     def evidence(self, state: dict[str, Any]) -> dict[str, Evidence]:
         """The smallest, by the rule of the first part; crossed where each ever reached its limit."""
@@ -346,10 +345,6 @@ class Either(Policy):
         (rule, _), values = found[0], np.broadcast_arrays(*(each.value for _, each in found))
         crossed = _all(np.asarray(each.crossed, dtype=bool) for _, each in found)
         return {rule: Evidence(np.minimum.reduce(values), crossed)}
-
-    def restart(self, state: dict[str, Any]) -> None:
-        for name, part in self.parts.items():
-            part.restart(state[name])
 
     def terms(self, decided: Decided) -> Terms:
         return Policy.on(self.whole, self.task).terms(decided)

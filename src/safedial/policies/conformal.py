@@ -11,12 +11,7 @@ prediction applies:
    after a ridge fit that includes (x, y) its residual is not among the m largest of the latest n′ of them
    (`bounds.conforming`, `bounds.ranks.places`). Then P(C/g > U) ≤ δ, and with z_safe = 1 if U ≤ 0 else min(1, τ/U)
    P(C > τ) ≤ δ, within each group.
-4. If there is no bound (too few rounds, a group never seen, a number that is not finite), the dose is `start_dose`,
-   which the user declares safe, or, without one, the first-round dose that the constants certify.
-
-With groups="none" the sign makes no groups. The guarantee is then over all rounds, and not within those expected to
-benefit; r̂ only says how much of the safe dose is given, so it is fitted to all rounds, and every round trains and
-calibrates.
+4. If there is no bound (too few rounds, a group never seen, a number that is not finite), the dose is the start dose.
 
 A calibration round without a known outcome (open, void, or without a dose) scores +∞, because dropping it would bias
 the scores; such a round does not train. A round that is void for an unrelated reason is left out. Which rounds
@@ -28,10 +23,6 @@ to other rounds, gives a p-value to bet on (`policies.bets`). In a throttled rou
 at least what was measured, so its p-value is that of the least score it may have. Each round is bet on under the
 predictors in force when it is older than `lag`; a refit, and patience, end the waiting for its outcome, which then
 counts only in later ranks.
-
-Three options are guards that agents and studies set; in simulations they are off: `reach` keeps the dose near those
-already tried, `history` says whether rounds from before the first decision calibrate, and `least_dose` is the lowest
-positive level of a dial with levels. All but the last only lower a dose, and none is part of the proof.
 
 Needs: exchangeable rounds, exact dose curves, no sensor noise, every applied dose above 0. Does not need: linearity,
 κ, S, L, or light tails. Does not give: validity for drifting or adversarial contexts, or given the calibration data.
@@ -57,8 +48,7 @@ from safedial.bounds.ranks import TIE, places
 from safedial.bounds.safe_set import largest_safe_intensity
 from safedial.errors import InvalidInput, is_number, is_whole, require
 from safedial.model.dial import rounded_down
-from safedial.model.guarantee import GUARANTEES
-from safedial.model.namespace import Array, every, namespace, scalar
+from safedial.model.namespace import Array, namespace, scalar
 from safedial.policies import words
 from safedial.policies.bets import Bets
 from safedial.policies.policy import (
@@ -70,7 +60,6 @@ from safedial.policies.policy import (
     Bound,
     Decided,
     Evidence,
-    Policy,
     StartSetting,
     Task,
     Terms,
@@ -84,7 +73,7 @@ from safedial.policies.policy import (
     teaching_probe,
     whole,
 )
-from safedial.policies.start import START_DOSE, Start, declared_dose
+from safedial.policies.start import StartingPolicy, declared_dose
 from safedial.policies.supports import ELSEWHERE
 from safedial.policies.table import Table
 
@@ -157,36 +146,24 @@ class Learned:
         """How many rounds there have been."""
         return self.rounds.first + self.rounds.count
 
-    def label_numbers(self) -> dict[Hashable, int]:
-        """The numbers of the labels."""
-        if not self._numbers:
-            self._numbers = {label: number for number, label in enumerate(json.loads(self.labels))}
-        return self._numbers
-
-    def add_label(self, label: Hashable) -> int:
-        """The number of a label, which may be a new one."""
-        numbers = self.label_numbers()
-        if label not in numbers:
+    def label(self, label: Hashable, *, add: bool) -> int:
+        """The number of a label; a new one gets one if `add`, else one past the last."""
+        self._numbers = numbers = self._numbers or {each: number for number, each in enumerate(json.loads(self.labels))}
+        if add and label not in numbers:
             numbers[label] = len(numbers)
             self.labels = json.dumps(list(numbers))
             if len(numbers) >= 100 and math.log10(len(numbers)) % 1.0 == 0.0:
                 said = f"group has {len(numbers)} labels so far; each needs its own rounds, so few get a bound"
                 warnings.warn(said, UserWarning, stacklevel=2)
-        return numbers[label]
-
-
-def is_group(group: Any) -> bool:
-    """Whether this says which group a context belongs to."""
-    return group is None or is_whole(group, 0) or isinstance(group, str) or callable(group)
+        return numbers.get(label, len(numbers))
 
 
 @dataclass(frozen=True, kw_only=True)
-class HPConformal(Policy):
+class HPConformal(StartingPolicy):
     """Play z_safe from the conformal bound if benefit is expected, else a probe of it; every round is informative.
 
     Attributes:
-        start_dose: an intensity in (0, 1] that you declare safe for every context, used while there is no bound.
-            None: the first-round dose certified by the spec's constants.
+        start_dose: as for `StartingPolicy`.
         groups: "sign", the default: the guarantee also holds among the rounds for which benefit is expected. "none": it
             is over all rounds and says nothing about those; every round then counts towards one bound.
         probe: as for `hp_probe`, but above 0: a round without a dose would have to count as a violation. By rule
@@ -218,18 +195,21 @@ class HPConformal(Policy):
     name = "hp_conformal"
     label = "HP-Conformal"
     guarantee = "conformal"
-    counts = False
     uncompiled = "ranks scores among those of all rounds before, whose number grows"
     excludes = ELSEWHERE | {"sensor noise"}
+    applied = (
+        "the applied action is at most the advised one, is above zero, and uses nothing about this round's outcome "
+    )
+    applied += "beyond the context" + words.VOID
 
-    start_dose: float | None = START_DOSE
     groups: Literal["sign", "none"] = one_of("sign", ("sign", "none"))
     probe: float | Literal["sqrt", "auto"] = teaching_probe(BY_RULE, by_rule=True)
     group: int | str | Callable[[Any], Hashable] | None = option(
-        None, is_group, "must be a column's number, a feature's name or a function of a context"
+        None,
+        lambda group: group is None or is_whole(group, 0) or isinstance(group, str) or callable(group),
+        "must be a column's number, a feature's name or a function of a context",
     )
     window: int = whole(100_000, 100)
-    lag: int = whole(0)
     reach: float | Literal["auto"] | None = option(
         BY_RULE,
         lambda reach: reach is None or (is_number(reach) and reach > 1.0),
@@ -252,26 +232,31 @@ class HPConformal(Policy):
     def on(self, task: Task, **options: Any) -> HPConformal:
         """This policy for a task, with the options that are left to a rule."""
         self._check_group(task)
-        rules = {"probe": PROBE, **OFF}
+        rules, steps = {"probe": PROBE, **OFF}, _steps(task)
         if task.live:
             least = task.dial.lowest_level
             rules["least_dose"] = None if least is None else float(task.dose.cost.effect(task.dial.action(least)))
-            rules |= {"probe": LEAN_PROBE, "history": "train", "reach": _reach(task)}
+            # The reach is 2, or more if the dial's next level is further away.
+            rules |= {"probe": LEAN_PROBE, "history": "train", "reach": max(REACH, steps * (1.0 + ABOVE))}
         options = {name: value for name, value in rules.items() if getattr(self, name) == BY_RULE} | options
-        reach = options.get("reach", self.reach)
         if task.live:
-            steps = _steps(task)
+            reach = options.get("reach", self.reach)
             rule = f"must be above {steps:.6g}, the largest step between the dial's levels, or the dose never passes it"
             far = reach is None or reach > steps
             require(far, "reach", reach, rule, "state a larger reach, or more levels between")
-            least = options.get("least_dose", self.least_dose)
-            options["start_dose"] = self._declared(task, least)
+            least, found = options.get("least_dose", self.least_dose), declared_dose(self.start_dose, task)
+            options["start_dose"] = found
+            rule = "is missing: a dial with levels needs a start dose that you declare safe; otherwise a round advised "
+            rule += (
+                "less than the lowest level would get no dose, and which rounds get none must not depend on outcomes"
+            )
+            require(found is not None or least is None, "start_action", None, rule, "declare one of the levels")
             lowest, rule = rules["least_dose"], "must be the intensity of the dial's lowest level in a study"
             proved = lowest in (None, least) or "log" not in task.world
             require(proved, "least_dose", least, f"{rule}, {lowest}", "leave it out")
         made = super().on(task, **options)
         if task.live and made.start_dose is not None:
-            made._warn_where_probes_are_nothing()
+            made._check_doses()
         return made
 
     def _check_group(self, task: Task) -> None:
@@ -285,22 +270,13 @@ class HPConformal(Policy):
         rule = f"must be a column of a context of dimension {task.dim}"
         require(inside, "group", group, rule, "columns count from 0")
 
-    def _declared(self, task: Task, least: float | None) -> float | None:
-        """The start dose that the user declares, if there is one; otherwise the constants must certify it."""
-        found = declared_dose(self.start_dose, task)
-        rule = "is missing: a dial with levels needs a start dose that you declare safe; otherwise a round advised "
-        rule += "less than the lowest level would get no dose, and which rounds get none must not depend on outcomes"
-        require(found is not None or least is None, "start_action", None, rule, "declare one of the levels")
-        setting = Start(found, task, task.spec).action
-        if setting is not None:
-            gives = float(task.dose.cost.effect(task.dial.action(setting))) > 0.0
-            text = task.dial.text(setting)
-            require(gives, "start_action", text, "has no effect, so nothing would ever be learned")
-        return found
-
-    def _warn_where_probes_are_nothing(self) -> None:
-        """Warn that probes below the lowest level give nothing, where no least dose is set."""
-        dose, dial = self.task.dose, self.task.dial
+    def _check_doses(self) -> None:
+        """Refuse a start without any effect, and warn that probes below the lowest level give nothing, where no least
+        dose is set.
+        """
+        dose, dial, action = self.task.dose, self.task.dial, self.start.action or 0.0
+        gives = float(dose.cost.effect(dial.action(action))) > 0.0
+        require(gives, "start_action", dial.text(action), "has no effect, so nothing would ever be learned")
         share = self.probe if is_number(self.probe) else 0.0
         if self.least_dose is None and dial.levels and dial.setting(float(dose.cost.action(share))) == dial.low:
             warnings.warn(
@@ -311,14 +287,8 @@ class HPConformal(Policy):
             )
 
     @cached_property
-    def _first(self) -> Start:
-        """The start dose."""
-        return Start(self.start_dose, self.task, self.safe_spec)
-
-    @cached_property
     def start(self) -> StartSetting:
-        least = None if self.least_dose is None else self.task.dial.lowest_level
-        return StartSetting(self._first.action, self._first.fallback, least)
+        return super().start._replace(least=None if self.least_dose is None else self.task.dial.lowest_level)
 
     @property
     def history_counts(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] -- it depends on an option
@@ -353,19 +323,19 @@ class HPConformal(Policy):
         reward = scalar(np.vecdot(context, state.reward))
         label = 0 if self.column is None else self._label_of(state, context)
         code = 2 * label + (self.signed & (reward >= 0.0))
-        upper, ties = self._upper(state, context, code), NO_TIES
+        ties, upper = NO_TIES, math.inf + 0.0 * (code + np.asarray(self.safe_spec.violation_risk))  # in each lane
+        if state.fitted:
+            upper = self._calibrated(state).upper(context, code=code)
+        upper = scalar(upper)
         if self.reach is not None and (ties := state._ties.get(code, NO_TIES)).found:
             upper = math.inf
         xp = namespace(upper)
         ready = upper < math.inf
-        room = self.safe_spec.threshold - asked.baseline
-        largest, sound = allowed = largest_safe_intensity(xp.where(ready, upper, 0.0), 0.0, threshold=room)
-        if self.reach is not None or not every(ready):
-            first = self._first.safe(asked)
-            largest, sound = (xp.where(ready, *parts) for parts in zip(allowed, first, strict=True))
-            if self.reach is not None:
-                farthest = float(self.reach) * max(float(state.tried[0]), 0.0)
-                largest = min(largest, max(first.intensity, farthest))
+        allowed = self.allowed(upper, ready, asked)
+        largest, sound = self.or_first(allowed, ready, asked)
+        if self.reach is not None:
+            farthest = float(self.reach) * max(float(state.tried[0]), 0.0)
+            largest = min(largest, max(self.first(asked).intensity, farthest))
         if self.least_dose is not None:
             largest = xp.where(sound, xp.maximum(largest, self.least_dose), largest)
         index = xp.where(reward > -math.inf, reward, -1.0)
@@ -446,13 +416,6 @@ class HPConformal(Policy):
 
     # --- The bound
 
-    def _upper(self, state: Learned, context: Array, code: Any) -> Any:
-        """U(x) in each lane; +∞ before the first refit, and where there is no bound."""
-        if not state.fitted:
-            lanes = np.broadcast_shapes(np.shape(code), np.shape(self.safe_spec.violation_risk))
-            return np.full(lanes, math.inf) if lanes else math.inf
-        return scalar(self._calibrated(state).upper(context, code=code))
-
     def _calibrated(self, state: Learned) -> Calibration:
         """What new rounds of all lanes are compared with, as the last refit set it."""
         if state._calibration is None:
@@ -508,10 +471,9 @@ class HPConformal(Policy):
     # --- The user's groups
 
     def _label_of(self, state: Learned, context: Array, *, add: bool = False) -> Any:
-        """The number of each context's label; a new label gets one if `add`, else one past the last."""
-        names = [self._name_of(vector) for vector in np.reshape(context, (-1, self.task.dim))]
-        known = state.label_numbers()
-        found = [state.add_label(name) if add else known.get(name, len(known)) for name in names]
+        """The number of each context's label."""
+        vectors = np.reshape(context, (-1, self.task.dim))
+        found = [state.label(self._name_of(vector), add=add) for vector in vectors]
         return found[0] if np.ndim(context) == 1 else np.reshape(found, np.shape(context)[:-1])
 
     def _name_of(self, context: Array) -> Hashable:
@@ -602,11 +564,9 @@ class HPConformal(Policy):
         return f"over {whose}, not among those expected to benefit"
 
     def terms(self, decided: Decided) -> Terms:
-        facts = self._facts(decided)
-        note = COMPARED[self.history] if decided.reason == "drift" else ""
-        return Terms(self._statement(decided), facts["assumptions"], self._arithmetic(decided, facts), facts, note)
+        return super().terms(decided)._replace(note=COMPARED[self.history] if decided.reason == "drift" else "")
 
-    def _facts(self, decided: Decided) -> dict[str, Any]:
+    def facts(self, decided: Decided) -> dict[str, Any]:
         """Plain values: the fit, the group, the bound and the guards."""
         numbers, risk = decided.numbers, self.spec.violation_risk
         kept, top = (int(part) for part in places(numbers["size"], risk))
@@ -614,7 +574,6 @@ class HPConformal(Policy):
         room = self.spec.threshold - decided.baseline
         allowed = None if upper is None else float(largest_safe_intensity(upper, 0.0, threshold=room).intensity)
         return {
-            "assumptions": self._assumptions(decided.guarantee) if GUARANTEES[decided.guarantee].claimed else [],
             "risk": {"violation_risk": risk, "this_round": risk},
             "model": {
                 "reward": numbers["reward"],
@@ -641,12 +600,7 @@ class HPConformal(Policy):
             "tied_costs": None if ties[0] is None else dict(zip(("cost", "rounds", "of"), ties, strict=True)),
         }
 
-    def _assumptions(self, guarantee: str) -> list[str]:
-        """The assumptions behind a guarantee, one sentence each."""
-        exact = "sensors measure without error; any stated baseline cost is exact"
-        shared = [words.exact_curves(self.task.dose), exact, words.overrides(", is above zero,")]
-        if (own := words.start_assumptions(guarantee, self.spec, shared)) is not None:
-            return own
+    def rests_on(self, shared: list[str]) -> list[str]:
         before = {
             "train": "rounds from before the first decision only train the predictors; nothing is assumed about them",
             "calibrate": "rounds from before the first decision, if any, are exchangeable with later rounds",
@@ -661,46 +615,30 @@ class HPConformal(Policy):
             f"the groups, the window ({self.window} rounds) and the ridge were fixed before the first round",
         ]
 
-    def _statement(self, decided: Decided) -> str:
-        """The guarantee in one sentence."""
-        spec, guarantee = self.spec, GUARANTEES[decided.guarantee]
-        if not guarantee.proved:
-            whose = "you declared the start dose safe"
-            if decided.limit == "lowest_level":
-                whose = "the dial's lowest level is at most the start dose, which you declared safe"
-            return f"none is proved yet: P(cost > {spec.threshold:g}) rests on your judgement alone ({whose})"
-        said = f"P(cost > {spec.threshold:g}) <= {spec.violation_risk:g} in this round"
-        if guarantee.from_constants:
-            return f"{said}, from the constants (start-up)"
-        return f"{said}, for exchangeable rounds, {'within its group' if self.signed else self.whole}"
+    def bounded(self, decided: Decided, limited: str) -> str:
+        return f"{limited}, for exchangeable rounds, {'within its group' if self.signed else self.whole}"
 
-    def _arithmetic(self, decided: Decided, facts: dict[str, Any]) -> list[str]:
-        """The bound, and the division that gave the largest safe intensity."""
-        group, upper, safe = facts["group"], facts["cost_upper"], rounded_down(decided.largest)
+    def reckoned(self, decided: Decided, facts: dict[str, Any]) -> str:
+        group, upper, predicted = facts["group"], facts["cost_upper"], facts["model"]["cost"]
+        margin = f"the prediction {predicted:.4g} and a margin {upper - predicted:.4g}"
+        score = f"score {group['rank']} of the latest {group['used']}, the smallest first"
+        return f"{margin}, {score}; there are {self._count(group)}"
+
+    def _count(self, group: dict[str, Any]) -> str:
+        """How many rounds there are to compare with."""
         whose = ["benefit expected" if group["benefit_expected"] else "no benefit expected"] if self.signed else []
         whose += [] if group["label"] is None else [str(group["label"])]
         count = f"{group['calibration_rounds']} calibration rounds"
-        count += f" of its group ({', '.join(whose)})" if whose else ""
-        if upper is None:
-            lines = [*self._no_bound(facts, count), f"Until then the largest intensity is {safe}."]
-        else:
-            predicted = facts["model"]["cost"]
-            lines = [
-                f"The bound: cost per unit of intensity is at most {upper:.4g}: the prediction {predicted:.4g} "
-                f"and a margin {upper - predicted:.4g}, from the {_nth(group['rank'])} smallest of the latest "
-                f"{group['used']} scores; there are {count}.",
-                words.largest_intensity(self.spec, decided.baseline, upper, facts["bound_intensity"]),
-            ]
-        return [*lines, *self._guard_lines(decided, facts, safe), *words.part_given(decided)]
+        return f"{count} of its group ({', '.join(whose)})" if whose else count
 
-    def _no_bound(self, facts: dict[str, Any], count: str) -> list[str]:
+    def no_bound(self, decided: Decided, facts: dict[str, Any]) -> list[str]:
         """Why the start dose is used."""
         risk, group = self.spec.violation_risk, facts["group"]
         unknown, ties = facts["unknown_scores"], facts["tied_costs"]
         fewest = math.ceil(1.0 / risk - 1e-9) - 1
         lines = [
-            f"The start: the last refit had {count}. A conformal bound at risk {risk:g} needs at least {fewest}, "
-            "not too many of them without a known outcome, and a finite prediction."
+            f"The start: the last refit had {self._count(group)}. A conformal bound at risk {risk:g} needs at least "
+            f"{fewest}, not too many of them without a known outcome, and a finite prediction."
         ]
         if unknown:
             lines.append(
@@ -715,19 +653,19 @@ class HPConformal(Policy):
             )
         return lines
 
-    def _guard_lines(self, decided: Decided, facts: dict[str, Any], safe: str) -> list[str]:
+    def guards(self, decided: Decided, facts: dict[str, Any]) -> list[str]:
         """Which guard set the intensity, and how often the start dose was given."""
         allowed, tenth, lines = facts["bound_intensity"], facts["reach"]["tenth_applied"], []
+        safe = rounded_down(decided.largest)
         why = "" if allowed is None else self.limit(allowed, decided.largest)
-        if why == "reach" and tenth is None:
+        if why == "reach":
+            how = "the start dose, until ten rounds have known outcomes"
+            if tenth is not None:
+                how = f"{self.reach:g} times {tenth:.4g}, the 10th largest applied intensity with a known outcome, "
+                how += f"or the start dose if that is more: {safe}"
             lines.append(
-                "The reach: the start dose, until ten rounds have known outcomes. This is a guard, not a proof."
-            )
-        elif why == "reach":
-            lines.append(
-                f"The reach: {self.reach:g} times {tenth:.4g}, the 10th largest applied intensity with a known "
-                f"outcome, or the start dose if that is more: {safe}. This guards against costs that rise faster than "
-                "the dose curve says beyond the doses tried; it is not a proof."
+                f"The reach: {how}. It guards against costs that rise faster than the dose curve says beyond the doses "
+                "tried; it is not a proof."
             )
         elif why == "lowest_level":
             lines.append(
@@ -762,12 +700,6 @@ def _steps(task: Task) -> float:
     return max((above / below for below, above in pairwise(given)), default=1.0)
 
 
-def _reach(task: Task) -> float:
-    """2, or more if the dial's next level is further away."""
-    steps = _steps(task)
-    return REACH if steps < REACH else steps * (1.0 + ABOVE)
-
-
 def _score(cost: Any, guess: Any) -> Any:
     """C/g less its prediction; +∞ if the outcome or the prediction is unknown."""
     known = np.isfinite(guess)
@@ -780,11 +712,6 @@ def _put(column: Array, row: int, value: Any, here: Any) -> None:
         column[..., row] = value
     elif here.any():
         column[..., row] = np.where(here, value, column[..., row])
-
-
-def _nth(number: int) -> str:
-    ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{ending}"
 
 
 hp_conformal = HPConformal

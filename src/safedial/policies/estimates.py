@@ -197,13 +197,10 @@ class Pending:
         self.rows[:, self.count], self.moves[:, self.count] = row, move
         self.count += 1
 
-    def less_moves(self, vector: Array, product: Array) -> Array:
-        """inverse·vector − WWᵀ·vector, in place of `product`, its first term."""
-        return _corrected(self.moves[:, : self.count], vector, product)
-
-    def less_rows(self, vector: Array, residual: Array) -> Array:
-        """x − gram·vector − RRᵀ·vector, in place of `residual`, its first two terms."""
-        return _corrected(self.rows[:, : self.count], vector, residual)
+    def less(self, columns: Array, vector: Array, product: Array) -> Array:
+        """product − CCᵀ·vector, in its place, with C the waiting `rows` or `moves`."""
+        waiting = columns[:, : self.count]
+        return dgemv(-1.0, waiting, dgemv(1.0, waiting, vector, trans=1), beta=1.0, y=product, overwrite_y=1)
 
     def apply(self, gram: Array, inverse: Array) -> None:
         """Add all waiting samples to the lower triangles of both matrices, in place."""
@@ -211,15 +208,6 @@ class Pending:
             dsyrk(1.0, self.rows[:, : self.count], beta=1.0, c=gram, lower=1, overwrite_c=1)
             dsyrk(-1.0, self.moves[:, : self.count], beta=1.0, c=inverse, lower=1, overwrite_c=1)
             self.count = 0
-
-    def add_to_diagonal(self, diagonal: Array) -> None:
-        """Turn the diagonal of `gram` into that of Σ by adding the waiting samples one by one."""
-        for row in self.rows.T[: self.count]:
-            diagonal += row * row
-
-
-def _corrected(columns: Array, vector: Array, target: Array) -> Array:
-    return dgemv(-1.0, columns, dgemv(1.0, columns, vector, trans=1), beta=1.0, y=target, overwrite_y=1)
 
 
 # --- One lane, with certified rounding: the sums
@@ -369,12 +357,12 @@ class Sums:
     def direction(self, vector: Array) -> Array:
         """inverse·vector, waiting samples included."""
         product = dsymv(1.0, self.inverse, vector, lower=1)
-        return self.pending.less_moves(vector, product) if self.pending.count else product
+        return self.pending.less(self.pending.moves, vector, product) if self.pending.count else product
 
     def residual(self, context: Array, direction: Array) -> Array:
         """x − Σy, waiting samples included."""
         residual = dsymv(-1.0, self.gram, direction, beta=1.0, y=context, lower=1)
-        return self.pending.less_rows(direction, residual) if self.pending.count else residual
+        return self.pending.less(self.pending.rows, direction, residual) if self.pending.count else residual
 
     def bounds(self, context: Array, norm: float, direction: Array, targets: float) -> tuple[float, float, float]:
         """`bounds.rounding.certify` for any direction, and outcomes of the norm `targets`."""
@@ -414,8 +402,8 @@ class Sums:
 
     def _refresh_scale(self) -> None:
         self._diagonal: Array = self.gram.diagonal().copy()
-        if self.pending.count:
-            self.pending.add_to_diagonal(self._diagonal)
+        for row in self.pending.rows.T[: self.pending.count]:  # one by one, as they were added
+            self._diagonal += row * row
         self._set_scale()
 
     def _set_scale(self) -> None:

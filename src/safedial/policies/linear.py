@@ -24,13 +24,13 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from safedial.bounds.confidence import NAMES, Bounds, bound, check_dim, check_scale
 from safedial.bounds.estimate import Dual, Prediction
-from safedial.bounds.margin import noise_margin
 from safedial.bounds.safe_set import safe_set
 from safedial.errors import require
 from safedial.model.dose import as_dose
@@ -57,6 +57,7 @@ from safedial.policies.supports import check_supported
 
 DUAL = ("dual_cost", "dual_width", "dual_miss")
 ESTIMATE = ("reward", "cost", "width", "norm", "log_det", "informative_rounds", "cost_slack")
+KEPT = attrgetter(*ESTIMATE)
 """The numbers of an estimate that a decision keeps, beside those that only some radii and margins need."""
 
 KEPT_THROUGH = {"threshold", "fallback_action", "high_fallback", "guard"}
@@ -111,14 +112,6 @@ class Recorded:
     def rounding(state: LinearState, context: Any, norm: float) -> float:
         """How far rounding may move the numbers of an estimate, on this or another processor."""
         return state.sums.rounding(context, norm)
-
-
-def is_clip(value: Any) -> bool:
-    return value is None or isinstance(value, bool)
-
-
-RADIUS: Any = one_of("mixture", NAMES)
-CLIP: Any = option(None, is_clip, "must be True, False or None")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,7 +187,7 @@ class Linear(Policy):
         found = self.rule(seen, asked)
         if self.plain_numbers or not self.task.live:
             return found
-        return found._replace(numbers=with_more(seen, estimate_numbers(seen)) | found.numbers)
+        return found._replace(numbers=estimate_numbers(seen) | found.numbers)
 
     def tell(self, state: LinearState, place: int, told: Told) -> None:
         weight = told.weight if told.fate is KNOWN else told.weight * (told.fate == KNOWN)
@@ -229,19 +222,14 @@ class Linear(Policy):
     def assumptions(self) -> list[str]:
         """What the guarantee rests on, one sentence each."""
         spec = self.spec
-        return [
+        own = [
             "mean reward and mean cost per unit of intensity are linear in the context",
             f"the true coefficients have norm at most S = {spec.coefficient_bound:g}",
             f"every context has norm at most L = {spec.context_bound:g} (checked)",
             f"noise is mean-zero and sub-Gaussian with constants {spec.reward_noise:g} (reward) and "
             f"{spec.cost_noise:g} (cost), given all earlier rounds, the context and the action",
-            words.exact_curves(self.task.dose),
-            "any stated baseline cost is exact",
-            words.overrides(),
-            words.REPORTED,
-            *words.noise_assumptions(spec),
-            f"ridge = {spec.ridge:g}, the radius, the margin and the policy were fixed before the first round",
         ]
+        return words.certified_assumptions(spec, self.task.dose, own, fixed="the radius")
 
     def statement(self, decided: Decided) -> str:
         """The guarantee in one sentence."""
@@ -267,9 +255,10 @@ class Linear(Policy):
             "reward_upper": told.get("reward_upper"),
             "cost_upper_uncut": told["cost"] + radius * told["width"] if radius else upper,
             "cost_upper": upper,
-            "margin": spec.margin,
-            "noise_margin": noise_margin(spec, number, noise) if self.margins else 0.0,
-            "sensor_margin": words.sensor_margin(spec, number) if self.margins and spec.sensors_err else 0.0,
+            **(
+                words.margins(spec, number, noise)
+                | ({} if self.margins else {"noise_margin": 0.0, "sensor_margin": 0.0})
+            ),
             **({"numbers": dict(told)} if self.is_own else {}),
         }
 
@@ -304,8 +293,7 @@ class Linear(Policy):
         elif upper > facts["cost_upper_uncut"]:
             how = "what the norms alone allow, in round one"
         line = f"The bound: mean cost per unit of intensity is at most {upper:.4g}: {how}"
-        margins = {"upper": upper, "margin": facts["noise_margin"], "sensor": facts["sensor_margin"]}
-        return [line + rounds, *words.division(self.spec, decided, **margins)]
+        return [line + rounds, *words.division(self.spec, decided, upper, facts)]
 
 
 def bound_numbers(
@@ -318,37 +306,14 @@ def bound_numbers(
     live: bool = True,
 ) -> dict[str, Any]:
     """The numbers of a bound, and, where people act on it, those of the estimate."""
-    if not live:
-        return {
-            "cost_upper": cost_upper,
-            "reward_upper": reward_upper,
-            "cost_radius": cost_radius,
-            "reward_radius": reward_radius,
-        }
-    # Name by name, since an agent does this in every round.
-    numbers = {
-        "cost_upper": cost_upper,
-        "reward_upper": reward_upper,
-        "cost_radius": cost_radius,
-        "reward_radius": reward_radius,
-        "reward": seen.reward,
-        "cost": seen.cost,
-        "width": seen.width,
-        "norm": seen.norm,
-        "log_det": seen.log_det,
-        "informative_rounds": seen.informative_rounds,
-        "cost_slack": seen.cost_slack,
-    }
-    return with_more(seen, numbers)
+    numbers = {"cost_upper": cost_upper, "reward_upper": reward_upper, "cost_radius": cost_radius}
+    numbers["reward_radius"] = reward_radius
+    return numbers | estimate_numbers(seen) if live else numbers
 
 
 def estimate_numbers(seen: Prediction) -> dict[str, Any]:
-    """The numbers of an estimate that every decision keeps."""
-    return {name: getattr(seen, name) for name in ESTIMATE}
-
-
-def with_more(seen: Prediction, numbers: dict[str, Any]) -> dict[str, Any]:
-    """With what only some radii and margins need."""
+    """The numbers of an estimate that a decision keeps, with what only some radii and margins need."""
+    numbers: dict[str, Any] = dict(zip(ESTIMATE, KEPT(seen), strict=True))
     if seen.cost_energy is not None:
         numbers["reward_energy"], numbers["cost_energy"] = seen.reward_energy, seen.cost_energy
     if seen.noise is not None:
@@ -382,8 +347,8 @@ class HPUCB(Linear):
 
     name = "hp_ucb"
     label = "HP-UCB"
-    radius: str = RADIUS  # pyright: ignore[reportIncompatibleVariableOverride] -- an option here
-    clip: bool | None = CLIP
+    radius: str = one_of("mixture", NAMES)  # pyright: ignore[reportIncompatibleVariableOverride] -- an option here
+    clip: bool | None = option(None, lambda clip: clip is None or isinstance(clip, bool), "must be True, False or None")
 
     def __post_init__(self) -> None:
         super().__post_init__()

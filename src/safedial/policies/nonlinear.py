@@ -18,7 +18,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from safedial.bounds.margin import noise_margin
 from safedial.bounds.safe_set import SafeSet, binary_safe_set, safe_set
 from safedial.errors import require
 from safedial.model.dial import rounded_down
@@ -209,22 +208,17 @@ class NonlinearHPUCB(Policy):
         spec, class_ = self.spec, self.cost_class
         if not GUARANTEES[self.guarantee].proved:
             return []
-        noise = [
-            f"the cost's noise is mean-zero and sub-Gaussian with constant {spec.cost_noise:g}, given all earlier "
-            "rounds, the context and the action",
-            "any stated baseline cost is exact",
-        ]
         stated = f"S = {spec.coefficient_bound:g}; " if class_.states_norm else ""
-        return [
+        own = [
             *(f"cost: {sentence}" for sentence in class_.assumptions),
             f"{stated}every context has norm at most L = {spec.context_bound:g} (checked)",
-            *([] if class_.binary else noise),
-            words.exact_curves(self.task.dose),
-            words.overrides(),
-            words.REPORTED,
-            *([] if class_.binary else words.noise_assumptions(spec)),
-            f"ridge = {spec.ridge:g}, the classes, the margin and the policy were fixed before the first round",
         ]
+        if not class_.binary:
+            own.append(
+                f"the cost's noise is mean-zero and sub-Gaussian with constant {spec.cost_noise:g}, given all earlier "
+                "rounds, the context and the action"
+            )
+        return words.certified_assumptions(spec, self.task.dose, own, fixed="the classes", noise=not class_.binary)
 
     def _facts(self, decided: Decided) -> dict[str, Any]:
         """Plain values: the classes, the bound and the margins."""
@@ -239,9 +233,7 @@ class NonlinearHPUCB(Policy):
                 "context_norm": numbers["norm"],
             },
             **upper,
-            "margin": spec.margin,
-            "noise_margin": 0.0 if self.zero_one else noise_margin(spec, number),
-            "sensor_margin": words.sensor_margin(spec, number),
+            **(words.margins(spec, number) | ({"noise_margin": 0.0} if self.zero_one else {})),
         }
 
     def _arithmetic(self, decided: Decided, facts: Mapping[str, Any]) -> list[str]:
@@ -249,21 +241,14 @@ class NonlinearHPUCB(Policy):
         upper, name = facts["cost_upper"], self.cost_class.name
         rounds = f"{facts['model']['informative_rounds']:.0f} informative rounds"
         if self.zero_one:
-            odds, safe = (
-                facts["risk"]["this_round"] / (1.0 - facts["risk"]["this_round"]),
-                rounded_down(decided.largest),
-            )
-            return [
-                f"The bound: log-odds of an event at full dose are at most {upper:.4g} over the class {name} "
-                f"({rounds}).",
-                f"The largest intensity: {odds:.4g} / exp({upper:.4g}) = {odds / math.exp(upper):.4g}, at most 1: "
-                f"{safe}.",
-                *words.part_given(decided),
-            ]
+            risk, safe = facts["risk"]["this_round"], rounded_down(decided.largest)
+            odds = risk / (1.0 - risk)
+            bound = f"The bound: log-odds of an event at full dose are at most {upper:.4g} over the class {name}"
+            line = f"{odds:.4g} / exp({upper:.4g}) = {odds / math.exp(upper):.4g}, at most 1: {safe}."
+            return [f"{bound} ({rounds}).", f"The largest intensity: {line}", *words.part_given(decided)]
         word = "is at most" if GUARANTEES[self.guarantee].proved else "was found to be at most"
         bound = f"The bound: mean cost per unit of intensity {word} {upper:.4g} over the class {name} ({rounds})."
-        margins = {"margin": facts["noise_margin"], "sensor": facts["sensor_margin"]}
-        return [bound, *words.division(self.spec, decided, upper=upper, **margins)]
+        return [bound, *words.division(self.spec, decided, upper, facts)]
 
 
 nonlinear_hp_ucb = NonlinearHPUCB

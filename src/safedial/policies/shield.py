@@ -1,12 +1,9 @@
 """HP-Shield: the realized-cost guarantee from monotonicity and a growth bracket, not from an exact dose curve.
 
-Each past round tells a lower bound on the scale it would have tolerated (`bounds.count_rule`). The count rule
-(`bounds.count_rule`) plays the largest scale at which at most m − 1 of the latest n rounds would have exceeded:
-
-1. a base gives each context a setting (a protocol's, or a learned one), and a scale λ makes a_λ = λ times the base;
-2. T̂_i = sup{λ : the bracket's bound on round i's cost at a_λ(X_i) is at most τ};
-3. λ̂ = the m-th smallest T̂ of the latest n rounds, limited by the climb limit; a_λ̂(X_t), or less, is played;
-4. where nothing can be said, the start, a share of the protocol's setting that the user declares safe.
+A base gives each context a setting (a protocol's, or a learned one), and a scale λ makes a_λ = λ times the base. Each
+past round tells a lower bound T̂ on the scale that it would have tolerated, and the count rule (`bounds.count_rule`)
+plays the largest scale at which at most m − 1 of the latest n rounds would have exceeded, limited by the climb limit;
+where nothing can be said, the start, a share of the protocol's setting that the user declares safe.
 
 P(C_t > τ) ≤ δ in every round, for exchangeable rounds with costs that do not fall when the setting rises and that keep
 to the bracket. If a unit breaks the bracket with probability q, and the start exceeds with probability p₀: δ + q + p₀.
@@ -58,7 +55,6 @@ from safedial.errors import is_number, is_whole, require
 from safedial.model.brackets import LOWERED, WRITTEN, Growth, growth_from_dict
 from safedial.model.costs import ONE, Cost, shown_by, tolerated_setting
 from safedial.model.namespace import Array, every, namespace, some, where
-from safedial.policies import shield_words
 from safedial.policies.bets import PATIENCE, Bets
 from safedial.policies.policy import (
     KNOWN,
@@ -82,6 +78,7 @@ from safedial.policies.policy import (
 )
 from safedial.policies.shield_question import Questions, Stated
 from safedial.policies.shield_rounds import CHOOSERS, LEARNING, Found, Group, Rewards, try_out
+from safedial.policies.shield_words import Words
 from safedial.policies.table import Growing, Table
 
 START_SCALE = 0.25
@@ -89,6 +86,9 @@ START_SCALE = 0.25
 
 CHOSEN = {"request": "request", "target": "largest_reward", "sign": "start_only"}
 """What set the setting, by the chooser that gave less than the cap."""
+
+KEPT = ("base", "start", "allowed", "most", "scale", "size", "rank", "counted", "unfloored", "climbing")
+"""What a log keeps of `Found`: all but the setting itself."""
 
 Place = tuple[Group, int, Any]
 """Where a round is: its group, its row there, and the lanes for which this is so."""
@@ -428,19 +428,9 @@ class HPShield(Policy):
         rounds, bases = group.rounds, group.bases
         over = group._window.exceeding(rounds.scale, found.counted)
         since, threshold = bases.since, self.spec.threshold or 0.0
-        numbers = {
-            "base": found.base,
-            "start": found.start,
-            "allowed": found.allowed,
-            "most": found.most,
-            "scale": found.scale,
-            "size": found.size,
-            "rank": found.rank,
+        numbers = {name: getattr(found, name) for name in KEPT} | {
             "protocol": stated.protocol,
             "fitted": rounds.number.item(since - 1) if since else None,
-            "counted": found.counted,
-            "unfloored": found.unfloored,
-            "climbing": found.climbing,
             "would_exceed": over.size,
             "unknown": int(np.count_nonzero(np.isnan(rounds.applied[over]))) if over.size else 0,
             "exceeding": rounds.number[over].tolist(),
@@ -621,7 +611,7 @@ class HPShield(Policy):
             state.bets.keep_starts(kept)
 
     def terms(self, decided: Decided) -> Terms:
-        return shield_words.terms(self, decided)
+        return Words(self, decided).terms()
 
     def check_own(self, state: ShieldState) -> None:
         """Refuse functions and models of the user's that answer otherwise than those a state was made with."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from safedial.errors import InvalidInput, refusal, require
 from safedial.model.costs import Cost
-from safedial.model.dial import Dial, real
+from safedial.model.dial import real
 from safedial.model.namespace import Array
 from safedial.policies.policy import Asked
 
@@ -132,7 +132,10 @@ class Questions:
             stated = float(f"{asked.baseline:.{DIGITS}g}")  # it was rounded up
             raise refusal("baseline_cost", stated, "is not for hp_shield", way_out)
         if policy.chooser == "request":
-            request = self._request(asked.proposal)
+            low = self.task.dial.low  # any number from there on, since no more than the cap is given
+            require(asked.proposal is not None, "proposal", asked.proposal, MISSING, GIVE_PROPOSAL)
+            request = real("proposal", asked.proposal)
+            require(request >= low, "proposal", request, f"must be at least {low:g}, the dial's low end")
         elif policy.base != "proposal" and asked.proposal is not None:
             way_out = "leave it out, or use base='proposal' or chooser='request'"
             raise refusal("proposal", asked.proposal, "is not this policy's base, nor a request", way_out)
@@ -146,21 +149,16 @@ class Questions:
         policy, dial = self.policy, self.task.dial
         start = max(dial.low, policy.share * protocol)
         if start > dial.high:
-            raise too_high(base_name(policy.base), protocol, start, dial)
+            rule, name = "may be mistyped: it gives a start above the dial's end", base_name(policy.base)
+            way_out = "if it is right, state a dial that reaches further, in the base's unit, or a smaller start_scale"
+            words = f"{name} = {protocol:g}: {rule} ({start:g}, above {dial.high:g}); {way_out}"
+            raise InvalidInput(words, public=f"{name}: {rule}; {way_out}")
         if dial.levels and policy.floored(start) <= 0.0:
             relative = any(cost.growth.name == "relative" for cost in policy.costs.values())
             way_out = "state a larger start_scale, a start_action, or an additive bracket"
             rule = "lies below the dial's lowest level, and a relative bracket says nothing of a round given nothing"
             require(not relative, "start", start, rule, way_out)
         return start
-
-    def _request(self, proposal: Any) -> float:
-        """The setting that is asked for: any number from the dial's low end on, since no more than the cap is given."""
-        low = self.task.dial.low
-        require(proposal is not None, "proposal", proposal, MISSING, GIVE_PROPOSAL)
-        setting = real("proposal", proposal)
-        require(setting >= low, "proposal", setting, f"must be at least {low:g}, the dial's low end")
-        return setting
 
     def protocol(self, context: Array, proposal: Any) -> float:
         """The protocol's setting."""
@@ -189,7 +187,8 @@ class Questions:
         if isinstance(what, int):
             return context.item(what)
         try:
-            return what(self.raw_features(context) if self.task.features else context)
+            names = self.task.features.names if self.task.features else ()
+            return what({name: self.raw_value(context, name) for name in names} if names else context)
         except Exception as error:
             words = f"{name}: your function failed on this context ({type(error).__name__}: {error})"
             raise InvalidInput(words) from error
@@ -202,11 +201,6 @@ class Questions:
         if center == 0.0 and scale == 1.0:
             return value
         return float(f"{value * scale + center:.{DIGITS}g}")
-
-    def raw_features(self, context: Array) -> dict[str, float]:
-        """All features as the user gave them."""
-        features: Any = self.task.features
-        return {name: self.raw_value(context, name) for name in features.names}
 
     def costs_at(self, context: Array) -> dict[str, Cost]:
         """The limits at a context (d,), or at contexts (lanes, d), with numbers for slopes that are features."""
@@ -242,11 +236,8 @@ class Questions:
             require(np.all(request >= 0.0), "request", float(np.min(request)), rule)
         start, marks = np.minimum(policy.share * protocol, 1.0), policy.marks
         if marks is not None:
-            rule, way_out = (
-                "must begin at or below the start in every context",
-                "add a lower level, or raise start_scale",
-            )
-            require(np.all(start >= marks[0]), "levels", marks[0], rule, way_out)
+            rule = "must begin at or below the start in every context"
+            require(np.all(start >= marks[0]), "levels", marks[0], rule, "add a lower level, or raise start_scale")
         if policy.group is None:
             return Stated(protocol, start, request)
         group = np.asarray(_of_contexts(policy.group, context))
@@ -268,11 +259,3 @@ def base_name(base: Any) -> str:
     if base == "proposal":
         return base
     return f"context[{base!r}]" if isinstance(base, (str, int)) else "base(context)"
-
-
-def too_high(name: str, protocol: float, start: float, dial: Dial) -> InvalidInput:
-    """The refusal of a base whose start the dial does not reach; most often the base is mistyped."""
-    rule = "gives a start above the dial's end"
-    way_out = "if it is right, state a dial that reaches further, in the base's unit, or a smaller start_scale"
-    words = f"{name} = {protocol:g}: may be mistyped: it {rule} ({start:g}, above {dial.high:g}); {way_out}"
-    return InvalidInput(words, public=f"{name}: may be mistyped: it {rule}; {way_out}")

@@ -13,13 +13,6 @@ guarantee; a good one earns more. The next one is fitted when there are a tenth 
 **Choosers** (which setting is given under a cap). Below the cap anything may be given, so nothing here can break a
 guarantee; a chooser may learn from all rounds, and sets neither the base nor the rounds that are counted.
 
-| chooser | gives |
-|---|---|
-| largest | the cap |
-| request | the setting that was asked for, at most the cap |
-| sign | the cap, or the start where the predicted reward is negative |
-| target | the setting from the start to the cap at which the predicted reward is largest |
-
 `sign` predicts the reward per unit of the dose curve, by ridge regression on (1, x). `target` predicts the reward at a
 setting a, by ridge regression on (1, x), a·(1, x) and a²·(1, x). Fits are made when there are a tenth more known
 outcomes.
@@ -394,23 +387,31 @@ def fit_own(model: Any, rows: Array, target: Array, early: Fitted) -> Fitted:
     if len(target) < FEWEST:
         return early
     own = copy.deepcopy(model)
-    try:
-        own.fit(rows, target)
-    except Exception as error:
-        _warn("fit", error)
+    if _tried("fit", lambda: [own.fit(rows, target)]) is None:
         return lambda contexts: np.full(len(contexts), np.nan)
     return lambda contexts: _predicted(own, contexts)
 
 
 def _predicted(model: Any, rows: Array) -> Array:
     """The model's predictions; NaN for the rows on which it fails, found one by one."""
+    found = _tried("predict", lambda: _one_each(model.predict(rows), len(rows)))
+    if found is None and len(rows) > 1:
+        return np.concatenate([_predicted(model, row[None]) for row in rows])
+    return np.full(1, np.nan) if found is None else found
+
+
+def _tried(step: str, call: Callable[[], Any]) -> Any:
+    """What a call of the user's model gives; None where it fails, with a warning."""
     try:
-        return _one_each(model.predict(rows), len(rows))
+        return call()
     except Exception as error:
-        _warn("predict", error)
-    if len(rows) == 1:
-        return np.full(1, np.nan)
-    return np.concatenate([_predicted(model, rows[place : place + 1]) for place in range(len(rows))])
+        words = f"regressor: its {step} failed ({_said(error)}); such predictions count as unknown"
+        warnings.warn(words, UserWarning, stacklevel=2)
+        return None
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 def try_out(model: Any, dim: int) -> None:
@@ -427,28 +428,15 @@ def try_out(model: Any, dim: int) -> None:
     own = copy.deepcopy(model)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        _trying("fit", own.fit, rows, target)
-        together = _one_each(_trying("predict", own.predict, rows[:5]), 5)
-        alone = np.concatenate([_predicted(own, rows[place : place + 1]) for place in range(5)])
-    same = np.isnan(alone) | np.isclose(together, alone, rtol=ALIKE, atol=1e-9, equal_nan=True)
+        try:
+            own.fit(rows, target)
+            together = _one_each(own.predict(rows[:5]), 5)
+        except Exception as error:
+            raise InvalidInput(f"regressor: it failed on a trial ({_said(error)})") from error
+        alone = np.concatenate([_predicted(own, row[None]) for row in rows[:5]])
+    same = np.all(np.isnan(alone) | np.isclose(together, alone, rtol=ALIKE, atol=1e-9, equal_nan=True))
     rule = "must predict each row alike, alone and among others"
-    require(np.all(same), "regressor", model, rule, "past and new rounds are compared by it")
-
-
-def _trying(step: str, call: Callable[..., Any], *arguments: Any) -> Any:
-    try:
-        return call(*arguments)
-    except Exception as error:
-        raise InvalidInput(f"regressor: its {step} failed on a trial ({_said(error)})") from error
-
-
-def _warn(step: str, error: Exception) -> None:
-    words = f"regressor: its {step} failed ({_said(error)}); such predictions count as unknown"
-    warnings.warn(words, UserWarning, stacklevel=2)
-
-
-def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0]
+    require(same, "regressor", model, rule, "past and new rounds are compared by it")
 
 
 def _one_each(answer: Any, count: int) -> Array:

@@ -27,14 +27,6 @@ NEVER_CLIMBS = (
 )
 
 
-def terms(policy: HPShield, decided: Decided) -> Terms:
-    """The words of a decision."""
-    words = Words(policy, decided)
-    facts = words.facts()
-    claimed = GUARANTEES[decided.guarantee].claimed
-    return Terms(words.statement(), words.assumptions() if claimed else [], words.arithmetic(facts), facts)
-
-
 class Words:
     """The words of one decision: `seen` are its numbers."""
 
@@ -43,11 +35,22 @@ class Words:
         self.risk, self.dial, self.costs = policy.risk, policy.task.dial, policy.costs
         self.several = policy.spec.costs is not None
         self.proved = GUARANTEES[decided.guarantee].proved
-        seen, begun = self.seen, policy.climb is None
+        self.safe_start = all(cost.growth.name != "spread" for cost in self.costs.values())
+        """Whether the bracket allows for a start that is safe for everybody; `spread` lets a few tolerate any less."""
+        self.group = f" of group {self.seen['group']}" if self.seen["group"] else ""
         # What a plain number cannot say: λ̂ is −∞ where only the start is allowed, and the climb limit before any round.
-        self.allowed = _number(seen["allowed"], math.inf if decided.ready else -math.inf)
-        self.most = _number(seen["most"], math.inf if begun else -math.inf)
-        self.counted = _number(seen["counted"], math.inf)
+        otherwise = {
+            "allowed": math.inf if decided.ready else -math.inf,
+            "most": math.inf if policy.climb is None else -math.inf,
+            "counted": math.inf,
+        }
+        told = {name: value if self.seen[name] is None else self.seen[name] for name, value in otherwise.items()}
+        self.allowed, self.most, self.counted = told.values()
+
+    def terms(self) -> Terms:
+        """The words of the decision."""
+        facts, claimed = self.facts(), GUARANTEES[self.decided.guarantee].claimed
+        return Terms(self.statement(), self.assumptions() if claimed else [], self.arithmetic(facts), facts)
 
     # --- The guarantee
 
@@ -77,10 +80,8 @@ class Words:
             beyond += " (given is less, which is safe too)"
         elif self.decided.chosen <= seen["start"]:
             beyond += " (given is the start, which you declared safe)"
-        lag, of = self.policy.lag, f" of group {seen['group']}" if seen["group"] else ""
-        rounds = (
-            f"{seen['size']} rounds{of} before the latest {lag}," if lag else f"the latest {seen['size']} rounds{of}"
-        )
+        lag, rounds = self.policy.lag, f"{seen['size']} rounds{self.group}"
+        rounds = f"{rounds} before the latest {lag}," if lag else f"the latest {rounds}"
         brackets = "; and ".join(self.bracket(name, here=True) for name in self.costs)
         return (
             f"of {rounds} {known}, at most {seen['would_exceed']} would have "
@@ -107,9 +108,8 @@ class Words:
         """The scale that was counted, in words."""
         if self.most == -math.inf:
             return "the start"
-        return f"{rounded_down(self.counted)} times {self._base()}" if self.counted < math.inf else (
-            f"any multiple of {self._base()}"
-        )  # fmt: skip
+        scale = f"{rounded_down(self.counted)} times" if self.counted < math.inf else "any multiple of"
+        return f"{scale} {self._base()}"
 
     # --- Brackets
 
@@ -122,15 +122,11 @@ class Words:
         growth, above = cost.growth, cost.direction == "above"
         the, a = (f"the {name}", name) if self.several else ("the cost", "a cost")
         up, down = ("raises", "lowers") if above else ("lowers", "raises")
-        beyond = (
-            f"{a} above {cost.limit:g}" if above else f"{a} below {-cost.limit:g}"
-        )  # of the true cost, less the error
-        beyond = f"{beyond} {cost.unit}".rstrip()
+        limit = f"above {cost.limit:g}" if above else f"below {-cost.limit:g}"  # of the true cost, less the error
+        beyond = f"{a} {limit} {cost.unit}".rstrip()
         if growth.name == "spread":
-            sigma = growth.parameters["sigma"]
-            return (
-                f"given the context, the logarithms of tolerated settings are normal with deviation {sigma:g} or more"
-            )
+            normal = "given the context, the logarithms of tolerated settings are normal with deviation"
+            return f"{normal} {growth.parameters['sigma']:g} or more"
         plain, dial = self.policy.curve is None, self.dial
         what = "the setting" if plain else "the dose curve's value"
         values = self.seen.get("slopes", {}).get(name, [None, None]) if here and growth.features else [None, None]
@@ -163,12 +159,23 @@ class Words:
             raised = seen["start"] > policy.share * seen["protocol"]
             least = " or, where that is less, the dial's lowest" if raised else ""
             start = f"{policy.share:g} times the protocol's setting{least} (here {start})"
-        known = "p0 = 0" if self._can_be_safe() else "p0 > 0 where tolerances are log-normal, and adds to the risk"
+        known = "p0 = 0" if self.safe_start else "p0 > 0 where tolerances are log-normal, and adds to the risk"
         declared = f"every setting up to the start, {start}, is safe for every context, as you declared ({known})"
         if not self.proved:
             return [declared]
         before = f"before the latest {policy.lag} " if policy.lag else ""
-        lines = [
+        given = (
+            "the probability is an average over contexts and over the rounds before this one, those at the start "
+            "included; it is not a statement about one context"
+        )
+        if policy.confidence is not None:
+            given = f"with probability {policy.confidence:g} over the rounds before this one it holds given them"
+        options = {
+            "proposals are exchangeable too: they do not grow as rounds go on": policy.base == "proposal",
+            "a context's group is fixed by the context; the guarantee is within each group, and so for all": self.group,
+            "a learned base calibrates only on rounds after its fit": policy.learned,
+        }
+        return [
             "rounds are exchangeable: contexts and costs come as if drawn independently from one source, without "
             "drift, and no setting influences another round (the evidence tests this, but only large changes show)",
             *self._bracket_lines(),
@@ -181,23 +188,9 @@ class Words:
             "vouches that it is missing for reasons unrelated to context, cost and setting",
             "the base, the bracket, the start, the lag and the risk were fixed before the first round, and no rounds "
             "were forgotten (resume with forget) because of their outcomes",
+            *(line for line, stated in options.items() if stated),
+            given,
         ]
-        if policy.base == "proposal":
-            lines.append("proposals are exchangeable too: they do not grow as rounds go on")
-        if policy.group is not None:
-            lines.append(
-                "a context's group is fixed by the context; the guarantee is within each group, and so for all"
-            )
-        if policy.learned:
-            lines.append("a learned base calibrates only on rounds after its fit")
-        if policy.confidence is not None:
-            lines.append(f"with probability {policy.confidence:g} over the rounds before this one it holds given them")
-        else:
-            lines.append(
-                "the probability is an average over contexts and over the rounds before this one, those at the start "
-                "included; it is not a statement about one context"
-            )
-        return lines
 
     def _bracket_lines(self) -> list[str]:
         """What is assumed of each cost, and of the dose curve."""
@@ -221,10 +214,6 @@ class Words:
             lines.append(f"settings are read through the dose curve {curve}, beyond which only the bracket counts")
         return lines
 
-    def _can_be_safe(self) -> bool:
-        """Whether the bracket allows for a start that is safe for everybody; `spread` lets a few tolerate any less."""
-        return all(cost.growth.name != "spread" for cost in self.costs.values())
-
     # --- Facts, and how they gave the setting
 
     def facts(self) -> dict[str, Any]:
@@ -239,7 +228,7 @@ class Words:
                 "violation_risk": risk,
                 "this_round": risk,
                 "bracket_broken": 0.0,
-                "start_exceeds": 0.0 if self._can_be_safe() else None,
+                "start_exceeds": 0.0 if self.safe_start else None,
             },
             "count": {
                 "rounds": seen["size"],
@@ -272,15 +261,8 @@ class Words:
             return None
         followed, exceeded, at_start, at_once, ended, decided = self.seen["tally"]
         bound = excess_bound(followed, risk=self.risk, rate=rate, open_at_once=max(at_once, 1), at_start=at_start)
-        return {
-            "rate": rate,
-            "known": followed,
-            "exceeded": exceeded,
-            "exceeded_at_start": at_start,
-            "open_at_once": at_once,
-            "open": decided - ended,
-            "bound": bound + decided - ended,
-        }
+        known = {"known": followed, "exceeded": exceeded, "exceeded_at_start": at_start, "open_at_once": at_once}
+        return {"rate": rate, **known, "open": decided - ended, "bound": bound + decided - ended}
 
     def arithmetic(self, facts: Mapping[str, Any]) -> list[str]:
         """How the rounds gave the setting, with the numbers in it."""
@@ -331,20 +313,12 @@ class Words:
         if seen["base"] is None:
             return ["Your model gave no number for this context."]
         if not seen["size"]:
-            of = f" of group {seen['group']}" if seen["group"] else ""
-            return [f"The count: {seen['rounds']} rounds{of} so far, too few for a risk of {self.risk:g}."]
+            return [f"The count: {seen['rounds']} rounds{self.group} so far, too few for a risk of {self.risk:g}."]
         if self.policy.adapt is not None and not seen["rank"]:
-            return [
-                f"The level has fallen to {significant(seen['level'])}, since costs exceeded the threshold too often."
-            ]
-        return [
-            f"The count: of the latest {seen['size']} rounds at least {seen['rank']} tolerate no more than the start, "
-            "or are not known."
-        ]
-
-
-def _number(value: float | None, otherwise: float) -> float:
-    return otherwise if value is None else value
+            level = significant(seen["level"])
+            return [f"The level has fallen to {level}, since costs exceeded the threshold too often."]
+        few = f"at least {seen['rank']} tolerate no more than the start, or are not known"
+        return [f"The count: of the latest {seen['size']} rounds {few}."]
 
 
 def limit_words(cost: Cost) -> str:

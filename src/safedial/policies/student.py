@@ -1,28 +1,18 @@
 """HP-Student: the realized-cost guarantee for Gaussian noise of unknown size, with no κ, S or L.
 
 With a probe in every round, C/g and R/g are one regression, whatever the doses were. If the cost's noise is Gaussian,
-its size is learned exactly as a textbook learns it (`bounds.t_laws`):
-
-1. least squares of C/g on x, without a ridge, gives ⟨x,μ̂⟩, s² = RSS/(n − d) and w² = xᵀ(XᵀX)⁻¹x;
-2. U(x) = ⟨x,μ̂⟩ + t_{n−d,1−δ}·s·√(1 + w²), and z_safe = 1 if U ≤ τ else τ/U;
-3. z_safe is played if the estimated reward is ≥ 0, else a probe of it.
-
-Given all contexts P(C/g > U) = δ exactly, so P(C > τ) ≤ δ for any dose in (0, z_safe]; and with immediate feedback the
-number of excesses in T rounds is stochastically at most Binomial(T, δ). Until n ≥ d + 2 rounds of full rank are known,
-and where contexts are too ill-conditioned, the dose is `start_dose`, which the user declares safe, or else the
-first-round dose that the constants certify.
+its size is learned exactly as a textbook learns it: least squares of C/g on x, without a ridge, give an upper bound
+U(x) (`bounds.t_laws`), and z_safe = 1 if U ≤ τ else τ/U is played if the estimated reward is ≥ 0, else a probe of it.
+Until n ≥ d + 2 rounds of full rank are known, and where contexts are too ill-conditioned, the dose is the start dose.
 
 Rounds are learned in decision order. Decision t of a per-round or a tolerance guarantee uses all rounds before
 t − `lag` and no other: while one of them is open, or was lost for a reason that may be related to its outcome, the
 start dose is given, because using what happens to be known would select rounds by their outcomes. The anytime guarantee
 holds for every prefix, so it uses the longest known one.
 
-**Starting again without the earlier rounds** is such a selection too. If rounds are forgotten whenever a high cost was
-lost, those in force are the ones that were not lost: a truncated sample, whose bound is exceeded in up to twice δ of
-the rounds. Forgetting keeps the per-round and the tolerance guarantee only if its reason is unrelated to outcomes, or
-follows from the contexts and this policy's own evidence alone; after any other, there is no exact bound again, because
-the same reason may arise again. The anytime guarantee is given the past, so any reason will do, but each epoch is a
-martingale of its own: epoch k spends 6δ′/(π²k²), which sum to δ′.
+**Starting again without the earlier rounds** is such a selection too: where rounds are forgotten whenever a high cost
+was lost, those in force are a truncated sample. So after forgetting for a reason that may be related to outcomes there
+is no exact bound again, but the anytime one, which is given the past; its epoch k spends 6δ′/(π²k²), which sum to δ′.
 
 **Evidence.** If the noise is Gaussian and contexts do not follow it, the residuals (Y_i − ⟨x_i,μ̂⟩)/(s√(1+w²)), each
 with the fit before its round, have independent and uniform p-values, whatever was late, so bets on small ones are fair
@@ -48,17 +38,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from inspect import signature
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from safedial.bounds import least_squares, monitor, ranks
 from safedial.bounds.least_squares import SPARE, WORST, Fitted
-from safedial.bounds.safe_set import SafeSet, largest_safe_intensity
 from safedial.bounds.t_laws import Mixture, chance_above, cost_upper, epoch_share, spent_in, t_quantile
 from safedial.errors import is_number, require
-from safedial.model.dial import rounded_down
-from safedial.model.guarantee import GUARANTEES
 from safedial.model.guarantee import MARGINAL as MARGINAL_NEEDS
 from safedial.model.namespace import every, some, where
 from safedial.model.spec import SafetySpec
@@ -73,10 +61,7 @@ from safedial.policies.policy import (
     Bound,
     Decided,
     Evidence,
-    Policy,
-    StartSetting,
     Task,
-    Terms,
     Told,
     flag,
     least_quotient,
@@ -84,13 +69,17 @@ from safedial.policies.policy import (
     option,
     probed,
     teaching_probe,
-    whole,
 )
 from safedial.policies.prefix import Prefix
-from safedial.policies.start import START_DOSE, Start, declared_dose
+from safedial.policies.start import StartingPolicy, declared_dose
 from safedial.policies.supports import ELSEWHERE
 
 FORMS = ("per_round", "tolerance", "anytime")
+
+KEPT = (
+    "reward", "cost", "width", "spread", "degrees", "norm", "rounds", "condition", "rounding", "log_det", "least"
+)  # fmt: skip
+"""What a log keeps of a decision's fit."""
 
 
 class Seen(NamedTuple):
@@ -179,18 +168,16 @@ def certified() -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HPStudent(Policy):
+class HPStudent(StartingPolicy):
     """Play z_safe from the Student bound if benefit is expected, else a probe of it; every round is informative.
 
     Attributes:
         form: the option `guarantee`. "per_round": P(C > τ) ≤ δ in every round, over the past too. "tolerance": in each
             round, with probability ≥ 1 − δ′ over the past, P(C > τ | past) ≤ δ. "anytime": with probability ≥ 1 − δ′,
             that in all rounds at once, whatever contexts do. All but the first need `estimation_risk` (δ′).
-        start_dose: an intensity in (0, 1] that you declare safe for every context, used while there is no bound.
-            None: the first-round dose certified by the spec's constants.
         probe: as for `hp_probe`, but above 0: a round without a dose would be left out because of its outcome.
-        lag: how many of the latest rounds a decision leaves out, because their outcomes may still be open. While an
-            older one is open the start dose is given. "anytime" needs none.
+        start_dose, lag: as for `StartingPolicy`. While an older round is open the start dose is given. "anytime" needs
+            no lag.
         either: give no more than `hp_conformal` would (without groups), and the start dose until both have a bound: the
             guarantee then holds if the noise is Gaussian, *or* if rounds are exchangeable. For "per_round".
         mixture_ridge, mixture_shape: λ and a of the anytime bound. λ is in units of a squared context: d times its mean
@@ -202,16 +189,14 @@ class HPStudent(Policy):
     name = "hp_student"
     label = "HP-Student"
     guarantee = "student"
-    counts = False
     stop_rules = ("student_drift", "alarm")
     watches_lanes = False
     excludes = (ELSEWHERE - {"several costs"}) | {"costs of 0 or 1", "sensor noise"}
     uncompiled = "needs quantiles of Student's t, which JAX does not have"
+    applied = "every applied action is above zero and at most the advised one; whoever chooses it may use any knowledge"
 
     form: Literal["per_round", "tolerance", "anytime"] = one_of("per_round", FORMS, written="guarantee")
-    start_dose: float | None = START_DOSE
     probe: float | Literal["sqrt"] = teaching_probe(0.001)
-    lag: int = whole(0, way_out="how many rounds an outcome may take")
     either: bool = flag(False)
     mixture_ridge: float = option(5.0, lambda size: is_number(size) and size > 0.0, "must be a number > 0")
     mixture_shape: float = option(10.0, lambda size: is_number(size) and size > 0.0, "must be a number > 0")
@@ -255,15 +240,6 @@ class HPStudent(Policy):
         conformal = hp_conformal(start_dose=made.start_dose, lag=made.lag, **plain)
         members = {"student": replace(made, either=False), "conformal": conformal}
         return combine.Either(whole=made, members=members).on(task)
-
-    @cached_property
-    def _first(self) -> Start:
-        """The start dose."""
-        return Start(self.start_dose, self.task, self.safe_spec)
-
-    @cached_property
-    def start(self) -> StartSetting:
-        return StartSetting(self._first.action, self._first.fallback)
 
     @property
     def needs(self) -> tuple[frozenset[str], ...]:
@@ -318,27 +294,13 @@ class HPStudent(Policy):
                 waiting, seen = int(waiting), seen._replace(ready=False)
         if not (self.task.exact or self.anytime):
             seen = seen._replace(ready=False if isinstance(seen.ready, bool) else seen.ready & False)
-        upper, room, index, limit = self._upper(seen), self.safe_spec.threshold - asked.baseline, seen.reward, ""
+        upper, index, limit = self._upper(seen), seen.reward, ""
         known = upper < math.inf
-        if every(known):
-            safe = largest_safe_intensity(upper, 0.0, threshold=room)
-        else:
-            safe = largest_safe_intensity(where(known, upper, 0.0), 0.0, threshold=room)
-            safe = SafeSet(*(where(known, *parts) for parts in zip(safe, self._first.safe(asked), strict=True)))
+        safe = self.or_first(self.allowed(upper, known, asked), known, asked)
+        if not every(known):
             index, limit = where(seen.ready, seen.reward, 0.0), self._why_start(waiting, rounds)
-        numbers = {
-            "reward": seen.reward,
-            "cost": seen.cost,
+        numbers = {name: getattr(seen, name) for name in KEPT} | {
             "cost_upper": upper,
-            "width": seen.width,
-            "spread": seen.spread,
-            "degrees": seen.degrees,
-            "norm": seen.norm,
-            "rounds": seen.rounds,
-            "condition": seen.condition,
-            "rounding": seen.rounding,
-            "log_det": seen.log_det,
-            "least": seen.least,
             "enough": seen.ready,
             "waiting": waiting,
             "lost": rounds.lost if rounds.learned.shape else int(rounds.lost),
@@ -470,45 +432,18 @@ class HPStudent(Policy):
 
     # --- The certificate
 
-    def terms(self, decided: Decided) -> Terms:
-        claimed = GUARANTEES[decided.guarantee].claimed
-        assumptions = self._assumptions(decided.guarantee) if claimed else []
-        return Terms(
-            self.statement(decided),
-            assumptions,
-            self._reckoned(decided),
-            self._facts(decided),
-        )
-
-    def statement(self, decided: Decided) -> str:
-        """The guarantee in one sentence."""
-        epoch, spec = decided.numbers["epoch"], self.spec
-        given = GUARANTEES[decided.guarantee]
-        limited = f"P({words.event(spec)}) <= {spec.violation_risk:g} in this round"
-        if not given.proved:
-            return words.statement(decided.guarantee, spec)
-        if given.from_constants:
-            return f"{limited}, from the constants (start-up)"
+    def bounded(self, decided: Decided, limited: str) -> str:
         if self.either:
             return f"{limited}, for Gaussian noise of any size, or for exchangeable rounds"
         if self.form == "per_round":
-            return words.statement(self.guarantee, spec)
-        sure = f"with probability {1.0 - spec.estimation_risk:g}"
+            return words.statement(self.guarantee, self.spec)
+        sure, epoch = f"with probability {1.0 - self.spec.estimation_risk:g}", decided.numbers["epoch"]
         if self.form == "tolerance":
             return f"{sure} over the past rounds, {limited} given them, for Gaussian noise of any size"
         since = "" if epoch == 1 else f", those before each of {epoch - 1} new starts included"
         return f"{sure}, in all rounds at once{since}, {limited} given the past, for Gaussian noise of any size"
 
-    def _assumptions(self, guarantee: str) -> list[str]:
-        """The conditions of a decision's guarantee, one sentence each."""
-        shared = [
-            words.exact_curves(self.task.dose),
-            "sensors measure without error; any stated baseline cost is exact",
-            "every applied action is above zero and at most the advised one; whoever chooses it may use any knowledge",
-        ]
-        start = words.start_assumptions(guarantee, self.spec, shared)
-        if start is not None:
-            return start
+    def rests_on(self, shared: list[str]) -> list[str]:
         fixed = "the features, the lag and the probe" + (", λ and a of the mixture" if self.anytime else "")
         own = [
             "the mean cost per unit of intensity is linear in the context",
@@ -528,7 +463,7 @@ class HPStudent(Policy):
             f"{fixed} were fixed before the first round",
         ]
 
-    def _facts(self, decided: Decided) -> dict[str, Any]:
+    def facts(self, decided: Decided) -> dict[str, Any]:
         """Plain values: the fit, the bound, what it waits for, and how often learning has begun."""
         spec, numbers = self.spec, decided.numbers
         risk = {"violation_risk": spec.violation_risk, "this_round": spec.violation_risk}
@@ -560,56 +495,48 @@ class HPStudent(Policy):
             **conformal,
         }
 
-    def _reckoned(self, decided: Decided) -> list[str]:
-        """The bound, and the division that gave the largest safe intensity."""
-        numbers, upper = decided.numbers, decided.numbers["cost_upper"]
-        if upper is None:
-            safe = rounded_down(decided.largest)
-            why = self._no_bound(numbers)
-            return [why, f"Until then the largest intensity is {safe}.", *words.part_given(decided)]
+    def reckoned(self, decided: Decided, facts: dict[str, Any]) -> str:
+        numbers, noise, upper = decided.numbers, facts["model"]["noise"], facts["cost_upper"]
         cost, degrees = numbers["cost"], numbers["degrees"]
         how = f"the estimate {cost:.4g} + {upper - cost:.4g}"
         if self.either:
             other = numbers["conformal.cost_upper"]
             how = f"the larger of the Student bound and the conformal one, {other:.4g}"
         elif self.form == "per_round":
-            quantile, noise = (
-                float(t_quantile(degrees, self.spec.violation_risk)),
-                numbers["spread"] / math.sqrt(degrees),
-            )
+            quantile = float(t_quantile(degrees, self.spec.violation_risk))
             how = f"the estimate {cost:.4g} + t quantile {quantile:.4g} x noise {noise:.4g} x "
             how += f"sqrt(1 + {numbers['width']:.4g}^2)"
-        count = f"{numbers['rounds']:.0f} rounds, {degrees:.0f} degrees of freedom"
-        bound = f"The bound: cost per unit of intensity is at most {upper:.4g}: {how} ({count})."
-        line = words.largest_intensity(self.spec, decided.baseline, upper, decided.largest)
-        return [bound, line, *words.part_given(decided)]
+        return f"{how} ({numbers['rounds']:.0f} rounds, {degrees:.0f} degrees of freedom)"
+
+    def no_bound(self, decided: Decided, facts: dict[str, Any]) -> list[str]:
+        """Why the start dose is used."""
+        return [f"The start: {self._no_bound(decided.numbers)}."]
 
     def _no_bound(self, numbers: dict[str, Any]) -> str:
-        """Why the start dose is used."""
         dim = self.task.dim
         if not (numbers["exact"] or self.anytime):
             return (
-                "The start: earlier rounds were forgotten, and nobody vouched that the reason had nothing to do with "
-                "outcomes. The same reason may arise again, and the rounds in force would be a selection, so there is "
-                "no exact bound any more. A new study begins afresh, once that reason is gone."
+                "earlier rounds were forgotten, and nobody vouched that the reason had nothing to do with outcomes. It "
+                "may arise again, and the rounds in force would be a selection, so there is no exact bound any more. A "
+                "new study begins afresh, once that reason is gone"
             )
         if numbers["lost"]:
             return (
-                f"The start: {numbers['lost']} rounds that this decision needs have no outcome, for a reason that may "
-                "be related to it. Vouch for such reasons when you report; or start again without the earlier rounds "
-                "(resume with forget), which brings a bound back only if you can vouch that the reason of the loss, "
-                "and of starting again, has nothing to do with outcomes."
+                f"{numbers['lost']} rounds that this decision needs have no outcome, for a reason that may be related "
+                "to it. Vouch for such reasons when you report; or start again without the earlier rounds (resume with "
+                "forget), which brings a bound back only if you can vouch that the reason of the loss, and of starting "
+                "again, has nothing to do with outcomes"
             )
         if numbers["waiting"]:
-            return f"The start: {numbers['waiting']} rounds that this decision needs are still open (lag {self.lag})."
+            return f"{numbers['waiting']} rounds that this decision needs are still open (lag {self.lag})"
         if numbers["enough"] and self.either:
-            return f"The start: the conformal bound needs more rounds; there are {numbers['conformal.rounds']}."
+            return f"the conformal bound needs more rounds; there are {numbers['conformal.rounds']}"
         if not numbers["enough"]:
             return (
-                f"The start: a bound needs {dim + SPARE} known rounds whose contexts have rank {dim} and a condition "
-                f"of at most {WORST:g}; there are {numbers['rounds']:.0f} rounds."
+                f"a bound needs {dim + SPARE} known rounds whose contexts have rank {dim} and a condition of at most "
+                f"{WORST:g}; there are {numbers['rounds']:.0f} rounds"
             )
-        return f"The start: the size of the noise has no upper bound yet, after {numbers['rounds']:.0f} rounds."
+        return f"the size of the noise has no upper bound yet, after {numbers['rounds']:.0f} rounds"
 
 
 PER_ROUND = (
@@ -637,23 +564,12 @@ MARGINAL = (
 )
 
 
-def hp_student(
-    *,
-    guarantee: Literal["per_round", "tolerance", "anytime"] = "per_round",
-    start_dose: float | None = None,
-    probe: float | Literal["sqrt"] = 0.001,
-    lag: int = 0,
-    either: bool = False,
-    mixture_ridge: float = 5.0,
-    mixture_shape: float = 10.0,
-) -> HPStudent:
+def hp_student(*, guarantee: Literal["per_round", "tolerance", "anytime"] = "per_round", **options: Any) -> HPStudent:
     """`HPStudent`, whose option `guarantee` is the field `form` there, because every policy has a guarantee."""
-    return HPStudent(
-        form=guarantee,
-        start_dose=start_dose,
-        probe=probe,
-        lag=lag,
-        either=either,
-        mixture_ridge=mixture_ridge,
-        mixture_shape=mixture_shape,
-    )
+    return HPStudent(form=guarantee, **options)
+
+
+FIELDS = signature(HPStudent).parameters
+hp_student.__signature__ = signature(hp_student).replace(  # pyright: ignore[reportFunctionMemberAccess]
+    parameters=[FIELDS[name].replace(name=name.replace("form", "guarantee")) for name in FIELDS]
+)

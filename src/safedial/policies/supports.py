@@ -8,14 +8,12 @@ agent, a study, a simulation, a replay and a tool alike, the same sentence says 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from safedial.errors import refusal
 from safedial.model.guarantee import GUARANTEES, PROVED
-from safedial.model.spec import SafetySpec
 
 if TYPE_CHECKING:
     from safedial.policies.policy import Policy, Task
@@ -28,90 +26,59 @@ ZERO_ONE = frozenset({"sensor noise", "threshold from 1"})
 
 
 class Sentence(NamedTuple):
-    """How a fact is refused: the argument and its value, the rule, and the way out; {name} and {gives} are the
-    policy's name and guarantee.
+    """How a fact is refused: the argument, the rule, and the way out; {name} and {gives} are the policy's name and
+    guarantee.
     """
 
     argument: str
-    value: Callable[[Any, SafetySpec], Any]
     rule: str
     way_out: str
 
 
-def _name(policy: Any, spec: SafetySpec) -> Any:
-    return policy.name
-
-
 SENTENCES = {
-    **{
-        f"guarantee {name}": Sentence(
+    **dict.fromkeys(
+        (f"guarantee {name}" for name in PROVED),
+        Sentence(
             "guarantee",
-            lambda policy, spec: spec.guarantee,
             "does not match policy {name}, whose guarantee is {gives!r}",
             "set the spec's guarantee to 'conformal' for hp_conformal, 'bracket' for hp_shield, 'student' for "
             "hp_student, and only for them",
-        )
-        for name in PROVED
-    },
+        ),
+    ),
     "several costs": Sentence(
         "policy",
-        _name,
         "takes one cost: only certified policies with a linear estimate, hp_student and hp_shield have a proof for "
         "several",
         "use hp_probe or hp_ucb, guarantee='student' with hp_student, or guarantee='bracket' with hp_shield",
     ),
-    "sensor noise": Sentence(
-        "sensor noise",
-        lambda policy, spec: (spec.reward_sensor_noise, spec.cost_sensor_noise),
-        "must be 0 for {name}, and where costs are 0 or 1",
-        "use hp_probe",
-    ),
+    "sensor noise": Sentence("sensor noise", "must be 0 for {name}, and where costs are 0 or 1", "use hp_probe"),
     "noise scale": Sentence(
         "noise_scale",
-        lambda policy, spec: spec.noise_scale.to_dict(),
         "has no proof with {name}, which does not keep the linear estimate",
         "use hp_probe or hp_ucb, or state the noise as sensor noise",
     ),
     "learned noise": Sentence(
-        "margin_risk",
-        lambda policy, spec: spec.margin_risk,
-        "is learned by policies with a linear cost only",
-        "leave it out, or use hp_probe",
+        "margin_risk", "is learned by policies with a linear cost only", "leave it out, or use hp_probe"
     ),
-    "other margin": Sentence(
-        "margin",
-        lambda policy, spec: spec.margin,
-        "is not supported by {name}, which has a noise of its own",
-        "leave it out",
-    ),
-    "threshold from 1": Sentence(
-        "threshold",
-        lambda policy, spec: spec.threshold,
-        "must be below 1 where costs are 0 or 1",
-        "0.5 means: no event",
-    ),
+    "other margin": Sentence("margin", "is not supported by {name}, which has a noise of its own", "leave it out"),
+    "threshold from 1": Sentence("threshold", "must be below 1 where costs are 0 or 1", "0.5 means: no event"),
     "adversarial contexts": Sentence(
         "contexts",
-        lambda policy, spec: "adversarial",
         "need a linear learner, whose estimate the adversary sees, which {name} is not, and are not exchangeable",
         "use iid",
     ),
     "costs of 0 or 1": Sentence(
         "policy",
-        _name,
         "has no rule for costs that are 0 or 1",
         "use nonlinear_hp_probe with the class binary, or clairvoyant(binary_cost=True)",
     ),
-    "costs of any size": Sentence("policy", _name, "is for costs that are 0 or 1", "use another class"),
-    "unknown means": Sentence("policy", _name, "knows the truth and cannot run online", "simulate it, or leave it out"),
+    "costs of any size": Sentence("policy", "is for costs that are 0 or 1", "use another class"),
+    "unknown means": Sentence("policy", "knows the truth and cannot run online", "simulate it, or leave it out"),
     "unmarked rounds": Sentence(
-        "learn_from",
-        lambda policy, spec: "exploring",
-        "cannot run online: outcomes do not say which rounds explored",
-        "learn from all",
+        "learn_from", "cannot run online: outcomes do not say which rounds explored", "learn from all"
     ),
-    "advice": Sentence("policy", _name, "gives no certificate and runs only in simulations", "simulate it"),
-    "replay": Sentence("policy", _name, "does not learn with the linear estimate", "use `simulate`"),
+    "advice": Sentence("policy", "gives no certificate and runs only in simulations", "simulate it"),
+    "replay": Sentence("policy", "does not learn with the linear estimate", "use `simulate`"),
 }
 """One for each fact that a policy may exclude."""
 
@@ -141,12 +108,8 @@ def excluded(policy: Policy, stated: frozenset[str]) -> frozenset[str]:
     knowing = policy.knows_truth and "no constants" in stated
     others = frozenset() if knowing else {f"guarantee {name}" for name in PROVED if name not in fits}
     zero_one = ZERO_ONE if policy.zero_one or "costs of 0 or 1" in stated else frozenset()
-    return _own(policy) | others | zero_one
-
-
-def _own(policy: Policy) -> frozenset[str]:
-    """A bracket has a proof for several costs."""
-    return policy.excludes - {"several costs"} if GUARANTEES[policy.guarantee].bracketed else policy.excludes
+    # A bracket has a proof for several costs.
+    return (policy.excludes - {"several costs"} if given.bracketed else policy.excludes) | others | zero_one
 
 
 def supports(policy: Policy, task: Task) -> list[str]:
@@ -163,6 +126,8 @@ def check_supported(policy: Policy, task: Task, *, whole: bool = True) -> None:
     for name in supports(policy, task):
         if name.startswith("guarantee") and not whole:
             continue
-        argument, value, rule, way_out = SENTENCES[name]
-        words = {"name": policy.name, "gives": policy.guarantee}
-        raise refusal(argument, value(policy, task.spec), rule.format(**words), way_out)
+        (argument, rule, way_out), spec = SENTENCES[name], task.spec
+        sensors = spec.reward_sensor_noise, spec.cost_sensor_noise
+        told = {"policy": policy.name, "contexts": "adversarial", "learn_from": "exploring", "sensor noise": sensors}
+        value = told[argument] if argument in told else getattr(spec, argument)
+        raise refusal(argument, value, rule.format(name=policy.name, gives=policy.guarantee), way_out)

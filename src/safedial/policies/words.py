@@ -4,9 +4,10 @@ largest setting.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from safedial.bounds.margin import margin_assumptions, round_risk, tail_factor
+from safedial.bounds.margin import margin_assumptions, noise_margin, round_risk, tail_factor
 from safedial.model.dial import rounded_down
 from safedial.model.dose import Dose
 from safedial.model.guarantee import GUARANTEES
@@ -17,6 +18,7 @@ SCALED = (
     "the noise of a dose of intensity z at context x is h(z, x) times the sub-Gaussian noise; h is exact and never "
     "falls as z grows: {}"
 )
+VOID = "; a dose of 0 counts as void unless somebody vouches that its reason is unrelated to the outcome"
 REPORTED = "every outcome of a non-zero action is reported, in decision order, whatever it was"
 
 
@@ -55,6 +57,22 @@ def exact_curves(dose: Dose) -> str:
     )
 
 
+def certified_assumptions(spec: SafetySpec, dose: Dose, own: list[str], *, fixed: str, noise: bool = True) -> list[str]:
+    """What a guarantee from the constants rests on, one sentence each: a policy's `own`, and what all share, without
+    that on the noise where there is none; `fixed` must not depend on outcomes.
+    """
+    return [
+        *own,
+        exact_curves(dose),
+        *(["any stated baseline cost is exact"] if noise else []),
+        "the applied action is at most the advised one and uses nothing about this round's outcome beyond the context"
+        + VOID,
+        REPORTED,
+        *(noise_assumptions(spec) if noise else []),
+        f"ridge = {spec.ridge:g}, {fixed}, the margin and the policy were fixed before the first round",
+    ]
+
+
 def start_assumptions(guarantee: str, spec: SafetySpec, shared: list[str]) -> list[str] | None:
     """What a start dose rests on: that you declared it, or the constants that it was certified from and what else is
     `shared`; None where the decision's guarantee is more than that of a start.
@@ -72,13 +90,6 @@ def start_assumptions(guarantee: str, spec: SafetySpec, shared: list[str]) -> li
     ]
 
 
-def overrides(above: str = "") -> str:
-    """What is assumed about the applied action; `above` adds a condition."""
-    words = f"the applied action is at most the advised one{above} and uses nothing about this round's outcome beyond "
-    void = "; a dose of 0 counts as void unless somebody vouches that its reason is unrelated to the outcome"
-    return f"{words}the context{void}"
-
-
 def noise_assumptions(spec: SafetySpec) -> list[str]:
     """What the spec states about the noise beyond its constants: sensors, the margin, the scale."""
     kind = "of any kind, and" if spec.sensor_dependent else "independent of the outcome's own noise given the past, and"
@@ -93,9 +104,10 @@ def noise_assumptions(spec: SafetySpec) -> list[str]:
     ]
 
 
-def sensor_margin(spec: SafetySpec, round: float) -> float:
-    """The allowance for sensor error; 0 unless the threshold is on the measured cost."""
-    return tail_factor(spec, round) * spec.cost_sensor_noise if spec.threshold_on == "measured" else 0.0
+def margins(spec: SafetySpec, round: float, noise: Any = None) -> dict[str, Any]:
+    """The margin's name, how large it is, and the allowance for sensor error, if the threshold is on measured costs."""
+    sensor = tail_factor(spec, round) * spec.cost_sensor_noise if spec.threshold_on == "measured" else 0.0
+    return {"margin": spec.margin, "noise_margin": noise_margin(spec, round, noise), "sensor_margin": sensor}
 
 
 def risks(spec: SafetySpec, round: float) -> dict[str, Any]:
@@ -121,8 +133,9 @@ def largest_intensity(spec: SafetySpec, baseline: float, upper: float, allowed: 
     return f"The largest intensity: {left} / {upper:.4g} = {rounded_down(allowed)}."
 
 
-def division(spec: SafetySpec, decided: Decided, *, upper: float, margin: float, sensor: float) -> list[str]:
+def division(spec: SafetySpec, decided: Decided, upper: float, facts: Mapping[str, Any]) -> list[str]:
     """How the bound and the margins gave the largest safe intensity, and what share of it is given."""
+    margin, sensor = facts["noise_margin"], facts["sensor_margin"]
     left, safe = room(spec, decided.baseline), rounded_down(decided.largest)
     if sensor and spec.sensor_dependent:
         line = f"The largest intensity: ({left} - {sensor:.4g}) / ({upper:.4g} + {margin:.4g}), at most 1: {safe}."

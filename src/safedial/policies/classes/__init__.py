@@ -16,7 +16,7 @@ from collections.abc import Callable
 from safedial.policies.classes.binary import binary
 from safedial.policies.classes.features import features, linear
 from safedial.policies.classes.finite import finite
-from safedial.policies.classes.function_class import FunctionClass, Interval, Outcomes, load_state, save_state
+from safedial.policies.classes.function_class import FunctionClass, Interval, Outcomes
 from safedial.policies.classes.kernel import kernel
 
 CLASSES: dict[str, Callable[..., FunctionClass]] = {
@@ -27,4 +27,4 @@ CLASSES: dict[str, Callable[..., FunctionClass]] = {
     "binary": binary,
 }
 
-__all__ = ["CLASSES", "FunctionClass", "Interval", "Outcomes", "load_state", "save_state", *CLASSES]
+__all__ = ["CLASSES", "FunctionClass", "Interval", "Outcomes", *CLASSES]

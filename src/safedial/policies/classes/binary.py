@@ -94,14 +94,6 @@ class Fit(NamedTuple):
     spread: Array
 
 
-def nothing_yet(dim: int, ridge: float, batch: tuple[int, ...]) -> Fit:
-    """Before any data: the ball itself."""
-    inverse = np.broadcast_to(np.eye(dim) / ridge, (*batch, dim, dim)).copy()
-    zeros = np.zeros(batch)
-    excess = zeros + dim * np.log(PRIOR / (PRIOR - 1.0))
-    return Fit(np.zeros((*batch, dim)), inverse, excess, zeros, zeros, zeros)
-
-
 def fit(
     contexts: Array, offsets: Array, labels: Array, weights: Array, start: Array, *, size: float, ridge: float
 ) -> Fit:
@@ -242,21 +234,17 @@ class Trials:
     def fitted_to(self) -> Rounds | None:
         """Contexts, offsets, labels and weights of the rounds that the fit is of, copied without gaps between lanes."""
         if self.used and self._fitted_to is None:
-            self._fitted_to = self._copied()
+            context = np.ascontiguousarray(self.rounds.rows("context")[..., : self.used, :])
+            columns = (self.rounds.rows(name)[..., : self.used] for name in ("offset", "label", "weight"))
+            offset, label, weight = map(np.ascontiguousarray, columns)
+            self._fitted_to = context, offset, label, weight
         return self._fitted_to
 
     def refit(self, *, size: float, ridge: float) -> None:
         """Fit all rounds so far."""
-        self.used = self.rounds.count
-        self._fitted_to = rounds = self._copied()
-        self.fitted = fit(*rounds, self.fitted.coef, size=size, ridge=ridge)
+        self.used, self._fitted_to = self.rounds.count, None
+        self.fitted = fit(*self.fitted_to, self.fitted.coef, size=size, ridge=ridge)  # pyright: ignore
         self.next_fit = max(self.used + 1, int(self.used * GROWTH))
-
-    def _copied(self) -> Rounds:
-        context = np.ascontiguousarray(self.rounds.rows("context")[..., : self.used, :])
-        names = ("offset", "label", "weight")
-        offset, label, weight = (np.ascontiguousarray(self.rounds.rows(name)[..., : self.used]) for name in names)
-        return context, offset, label, weight
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -303,16 +291,17 @@ class Binary(FunctionClass):
         return float(np.log(self.odds))
 
     def init(self, dim: int, *, ridge: Any = None, batch: tuple[int, ...] = (), targets: int = 1) -> Trials:
-        return Trials(dim, batch, nothing_yet(dim, self.damp, batch))
+        inverse, zeros = np.broadcast_to(np.eye(dim) / self.damp, (*batch, dim, dim)).copy(), np.zeros(batch)
+        excess = zeros + dim * np.log(PRIOR / (PRIOR - 1.0))  # before any data: the ball itself
+        return Trials(dim, batch, Fit(np.zeros((*batch, dim)), inverse, excess, zeros, zeros, zeros))
 
     def look(self, state: Trials, context: Any) -> View:
         batch = state.informative_rounds.shape
         context = np.broadcast_to(np.asarray(context, dtype=float), (*batch, np.shape(context)[-1]))
         direction = np.matmul(state.fitted.inverse, context[..., None])[..., 0]
         width = np.sqrt(np.maximum(np.vecdot(context, direction), 0.0))
-        norm_of = np.sqrt(np.vecdot(context, context))
-        value = np.vecdot(context, state.fitted.coef)
-        return View(value, width, norm_of, state.informative_rounds, state.fitted, context, state.fitted_to)
+        norm, value = np.sqrt(np.vecdot(context, context)), np.vecdot(context, state.fitted.coef)
+        return View(value, width, norm, state.informative_rounds, state.fitted, context, state.fitted_to)
 
     def bounds(self, view: View, target: int, *, noise: Any, spec: SafetySpec) -> Interval:
         size, damp, base = self.norm, self.damp, self.base
@@ -330,15 +319,12 @@ class Binary(FunctionClass):
         intensity = np.broadcast_to(outcomes.intensity, batch)
         used = (np.broadcast_to(outcomes.weight, batch) > 0.0) & (intensity > 0.0)
         odd = label[used & (label != 0.0) & (label != 1.0)]
-        require(
-            odd.size == 0, "cost", odd[0] if odd.size else None, "must be 0 or 1 for class binary", "use another class"
-        )
+        require(not odd.size, "cost", odd[:1].tolist(), "must be 0 or 1 for class binary", "use another class")
         rounds = state.rounds
         row = rounds.append()
-        rounds.rows("context")[..., row, :] = view.context
-        rounds.rows("offset")[..., row] = np.log(np.where(used, intensity, 1.0)) + self.base
-        rounds.rows("label")[..., row] = np.where(used, label, 0.0)
-        rounds.rows("weight")[..., row] = used
+        rounds.context[..., row, :], rounds.weight[..., row] = view.context, used
+        rounds.offset[..., row] = np.log(np.where(used, intensity, 1.0)) + self.base
+        rounds.label[..., row] = np.where(used, label, 0.0)
         state.informative_rounds = state.informative_rounds + used
         if rounds.count >= state.next_fit:
             state.refit(size=self.norm, ridge=self.damp)

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -111,16 +111,6 @@ ROUNDING = 4.0 * UNIT
 STIFFEST = 1e8
 
 
-class View(NamedTuple):
-    """The linear prediction at φ(x)."""
-
-    prediction: estimate.Prediction
-
-    @property
-    def informative_rounds(self) -> Any:
-        return self.prediction.informative_rounds
-
-
 @dataclass(frozen=True)
 class Features(FunctionClass):
     """Linear functions of the features φ(x) that `transform` computes: splines, random Fourier features, a frozen
@@ -173,15 +163,15 @@ class Features(FunctionClass):
         check_dim(self.radius, size)
         return estimate.init(size, ridge=ridge, batch=batch)
 
-    def look(self, state: estimate.Estimate, context: Any) -> View:
+    def look(self, state: estimate.Estimate, context: Any) -> estimate.Prediction:
         mapped = _map(self.transform, context)
         size = state.reward_coef.shape[-1]
         same = mapped.shape[-1] == size
         require(same, "transform", mapped.shape[-1], f"gave a different number of features than before, {size}")
-        return View(estimate.predict(state, mapped))
+        return estimate.predict(state, mapped)
 
-    def bounds(self, view: View, target: int, *, noise: Any, spec: SafetySpec) -> Interval:
-        seen, error = view.prediction, self.misspecification
+    def bounds(self, view: estimate.Prediction, target: int, *, noise: Any, spec: SafetySpec) -> Interval:
+        seen, error = view, self.misspecification
         value = seen.cost if target else seen.reward
         if self.radius == "paper":
             _check_norm(seen.norm, spec)
@@ -193,8 +183,8 @@ class Features(FunctionClass):
         lower, upper = value - reach, value + reach
         return Interval(value, lower, upper, (upper < -top) | (lower > top))
 
-    def ceiling(self, view: View, spec: SafetySpec) -> Any:
-        largest = spec.coefficient_bound * view.prediction.norm + self.misspecification
+    def ceiling(self, view: estimate.Prediction, spec: SafetySpec) -> Any:
+        largest = spec.coefficient_bound * view.norm + self.misspecification
         return largest if self.bound is None else np.minimum(largest, self.bound)
 
     def first(self, spec: SafetySpec) -> Any:
@@ -203,9 +193,8 @@ class Features(FunctionClass):
         largest = spec.coefficient_bound * spec.context_bound + self.misspecification
         return largest if self.transform is None else np.inf
 
-    def update(self, state: estimate.Estimate, view: View, outcomes: Outcomes) -> estimate.Estimate:
-        targets = outcomes.targets
-        return estimate.update(state, view.prediction, targets[0], targets[-1], outcomes.weight)
+    def update(self, state: estimate.Estimate, view: estimate.Prediction, outcomes: Outcomes) -> estimate.Estimate:
+        return estimate.update(state, view, outcomes.targets[0], outcomes.targets[-1], outcomes.weight)
 
     def holds_linear(self, spec: SafetySpec) -> bool:
         size = spec.coefficient_bound * spec.context_bound

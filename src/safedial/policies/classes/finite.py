@@ -107,12 +107,18 @@ class Finite(FunctionClass):
 
     def __post_init__(self) -> None:
         """Check the options."""
-        radius = self.radius
+        radius, functions, prior = self.radius, self.functions, self.prior
         require(radius in ("mixture", "paper"), "radius", radius, "must be 'mixture' or 'paper'")
         check_bound("bound", self.bound)
-        _check_functions(self.functions)
-        if self.prior is not None:
-            object.__setattr__(self, "prior", _checked_prior(self.prior, radius))
+        several = isinstance(functions, Sequence) and len(functions) > 0 and all(map(callable, functions))
+        rule = "must be a function of contexts, or a list of at least one"
+        require(callable(functions) or several, "functions", functions, rule)
+        if prior is not None:
+            require(radius == "mixture", "prior", prior, "is for radius 'mixture'; the paper's radius has none")
+            weights = np.asarray(prior, dtype=float)
+            sound = weights.ndim == 1 and weights.size > 0 and np.all(weights > 0) and np.all(np.isfinite(weights))
+            require(sound, "prior", prior, "must be a list of positive numbers, one for each function")
+            object.__setattr__(self, "prior", tuple(weights.tolist()))
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -135,9 +141,15 @@ class Finite(FunctionClass):
         return np.stack([np.asarray(each(context), dtype=float) for each in self.functions], axis=-1)
 
     def at(self, context: Any, count: int | None = None) -> Array:
-        """The same, checked."""
-        values = self.values(context)
-        _check_values(values, np.shape(context)[:-1], self.bound, count)
+        """The same, checked: of as many functions as before."""
+        values, lead, bound = self.values(context), np.shape(context)[:-1], self.bound
+        shaped = values.ndim == len(lead) + 1 and values.shape[:-1] == lead and values.shape[-1] > 0
+        require(shaped, "functions", values.shape, f"must give values of shape {(*lead, 'F')} for these contexts")
+        rule = f"changed in number: there were {count}"
+        require(count in (None, values.shape[-1]), "functions", values.shape[-1], rule, "a class is fixed in advance")
+        seen = max(float(np.max(values)), float(np.min(values)), key=abs)
+        rule, way_out = f"must have values in [-{bound:g}, {bound:g}]", "scale outcomes, or state `bound`"
+        require(abs(seen) <= bound * (1.0 + ROUNDING), "functions", seen, rule, way_out)
         return values
 
     def init(self, dim: int, *, ridge: Any = None, batch: tuple[int, ...] = (), targets: int = 2) -> State:
@@ -179,8 +191,12 @@ class Finite(FunctionClass):
             gap *= gap
             gap *= weight[..., None]
             state.loss[..., target, :] += gap
-        if state.rounds is not None:
-            _remember(state, state.rounds, view, values, weight)
+        if (rounds := state.rounds) is not None:
+            row = rounds.append()
+            rounds.context[..., row, :], rounds.weight[..., row] = view.context, weight
+            least = np.take_along_axis(values, np.maximum(state.anchor, 0), axis=-1)[..., None]
+            gap = values[..., None, :] - least
+            np.add(state.distance, weight[..., None, None] * gap * gap, out=state.distance)
         count = state.informative_rounds + (weight > 0.0)
         return state._replace(informative_rounds=count, weight_sum=state.weight_sum + weight)
 
@@ -210,39 +226,6 @@ class Finite(FunctionClass):
 finite = Finite
 
 
-def _check_functions(functions: Any) -> None:
-    if callable(functions):
-        return
-    listed = isinstance(functions, Sequence) and not isinstance(functions, str)
-    require(listed and len(functions) > 0, "functions", functions, "must be a function, or a list of at least one")
-    for index, function in enumerate(functions):
-        require(callable(function), f"functions[{index}]", function, "must be a function of contexts")
-
-
-def _check_values(values: Array, lead: tuple[int, ...], bound: float, count: int | None) -> None:
-    rule = f"must give values of shape {(*lead, 'F')} for these contexts"
-    require(values.ndim == len(lead) + 1 and values.shape[:-1] == lead, "functions", values.shape, rule)
-    require(values.shape[-1] > 0, "functions", values.shape, "must be at least one function")
-    same = count is None or values.shape[-1] == count
-    require(
-        same, "functions", values.shape[-1], f"changed in number: there were {count}", "a class is fixed in advance"
-    )
-    low, high = float(np.min(values)), float(np.max(values))
-    within = -bound * (1.0 + ROUNDING) <= low and high <= bound * (1.0 + ROUNDING)
-    seen = high if abs(high) >= abs(low) else low
-    require(
-        within, "functions", seen, f"must have values in [-{bound:g}, {bound:g}]", "scale outcomes, or state `bound`"
-    )
-
-
-def _checked_prior(prior: Any, radius: str) -> tuple[float, ...]:
-    require(radius == "mixture", "prior", "given", "is for radius 'mixture'; the paper's radius has none")
-    weights = np.asarray(prior, dtype=float)
-    sound = weights.ndim == 1 and weights.size > 0 and np.all(weights > 0) and np.all(np.isfinite(weights))
-    require(sound, "prior", prior, "must be a list of positive numbers, one for each function")
-    return tuple(weights.tolist())
-
-
 def _mixture_limit(loss: Array, noise: Any, spec: SafetySpec, log_prior: Array | None) -> Array:
     """−2κ² ln Σ π exp(−SSE/2κ²) + 2κ² ln(1/δ′), rounded up."""
     scale = 2.0 * noise * noise
@@ -255,14 +238,3 @@ def _mixture_limit(loss: Array, noise: Any, spec: SafetySpec, log_prior: Array |
     uniform = np.log(loss.shape[-1]) if log_prior is None else 0.0
     limit = scale * (uniform - top[..., 0] - np.log(total) + spec.log_inverse_risk)
     return limit + ROUNDING * (scale + np.abs(limit)) * loss.shape[-1] ** 0.5
-
-
-def _remember(state: State, rounds: Table, view: View, values: Array, weight: Array) -> None:
-    """Store the round, and update the distances to the present f̂."""
-    row = rounds.append()
-    rounds.rows("context")[..., row, :] = view.context
-    rounds.rows("weight")[..., row] = weight
-    for target in range(state.loss.shape[-2]):
-        anchor = np.maximum(state.anchor[..., target], 0)
-        gap = values - np.take_along_axis(values, anchor[..., None], axis=-1)
-        state.distance[..., target, :] += weight[..., None] * gap * gap

@@ -19,22 +19,17 @@ A class of one's own is a frozen dataclass with these four methods; its fields a
     class Monotone(FunctionClass):
         name = "monotone"
         ...
-
-A class's state on disk: plain arrays with a digest, no pickle, written whole or not at all.
 """
 
 from __future__ import annotations
 
-import os
 from dataclasses import fields, is_dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from safedial.errors import is_number, is_whole, require
-from safedial.io import read_archive, write_archive
 from safedial.model.spec import SafetySpec
-from safedial.policies import table
 
 
 class Interval(NamedTuple):
@@ -160,25 +155,3 @@ def check_bound(name: str, value: Any, rule: str = "must be a number > 0") -> fl
 def check_whole(name: str, value: Any, least: int = 1) -> int:
     require(is_whole(value, least), name, value, f"must be a whole number >= {least}")
     return int(value)
-
-
-# --- A class's state on disk
-
-FORM = "safedial-class"
-
-
-def save_state(path: str | os.PathLike[str], class_: FunctionClass, state: Any) -> None:
-    """Write what the class has learned, but not its functions: keep the code that makes them."""
-    write_archive(path, class_.describe(), table.pack(state), form=FORM)
-
-
-def load_state(path: str | os.PathLike[str], class_: FunctionClass, fresh: Any) -> Any:
-    """Read what `save_state` wrote, for the same class; another class or other options are refused.
-
-    `fresh` is a state as `init` makes it, with the dimension, batch and targets of the one that was saved.
-    """
-    header, arrays = read_archive(path, form=FORM)
-    mine = class_.describe()
-    differ = [name for name in sorted({*header, *mine}) if header.get(name) != mine.get(name)]
-    require(not differ, "class_", {name: mine.get(name) for name in differ}, f"differs from the file's in {differ}")
-    return table.unpack(fresh, arrays)

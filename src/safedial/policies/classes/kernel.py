@@ -35,7 +35,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
-from functools import partial
+from functools import reduce
+from operator import add, mul
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,12 +51,14 @@ from safedial.policies.table import Table
 @dataclass(frozen=True)
 class Kernel:
     """k(x, y) as a matrix function, k(x, x) as a vector function, and a name, which `parse_kernel` can read unless it
-    contains brackets. Kernels of the same name are equal.
+    contains brackets. Kernels of the same name are equal. `made`: the function that made it and its arguments, by which
+    it is pickled.
     """
 
     name: str
     matrix: Callable[[Array, Array], Array] = field(compare=False)
     diagonal: Callable[[Array], Array] = field(compare=False)
+    made: tuple[Callable[..., Kernel], tuple[Any, ...]] | None = field(default=None, compare=False)
 
     def __call__(self, left: Array, right: Array) -> Array:
         return self.matrix(left, right)
@@ -68,87 +71,73 @@ class Kernel:
         """As a report shows it."""
         return self.name
 
+    def __reduce__(self) -> Any:
+        return self.made or (Kernel, (self.name, self.matrix, self.diagonal))
+
     def __add__(self, other: Kernel) -> Kernel:
-        return Kernel(f"{self}+{other}", partial(_sum, self, other), partial(_sum, self.diagonal, other.diagonal))
+        return Kernel(
+            f"{self}+{other}",
+            lambda x, y: self(x, y) + other(x, y),
+            lambda x: self.diagonal(x) + other.diagonal(x),
+            (add, (self, other)),
+        )
 
     def __mul__(self, other: Kernel | float) -> Kernel:
         if not isinstance(other, Kernel):
             return constant(other) * self
-        names = (f"({part})" if "+" in str(part) else str(part) for part in (self, other))
-        return Kernel("*".join(names), partial(_product, self, other), partial(_product, self.diagonal, other.diagonal))
+        return Kernel(
+            "*".join(f"({part})" if "+" in str(part) else str(part) for part in (self, other)),
+            lambda x, y: self(x, y) * other(x, y),
+            lambda x: self.diagonal(x) * other.diagonal(x),
+            (mul, (self, other)),
+        )
 
     __rmul__ = __mul__
-
-
-def _sum(one: Callable[..., Array], other: Callable[..., Array], *points: Array) -> Array:
-    return one(*points) + other(*points)
-
-
-def _product(one: Callable[..., Array], other: Callable[..., Array], *points: Array) -> Array:
-    return one(*points) * other(*points)
-
-
-# The functions of a kernel have names, so that pickle can name them.
 
 
 def rbf(length: float = 0.5) -> Kernel:
     """exp(−‖x − y‖²/(2·length²))."""
     scale = 1.0 / check_bound("length", length)
-    return Kernel(f"rbf:{_digits(length)}", partial(_rbf, scale), _ones)
-
-
-def _rbf(scale: float, x: Array, y: Array) -> Array:
-    return np.exp(-0.5 * _squared_distance(x, y) * scale**2)
+    made = rbf, (length,)
+    return Kernel(f"rbf:{_digits(length)}", lambda x, y: np.exp(-0.5 * _squares(x, y, scale)), _ones, made)
 
 
 def matern32(length: float = 0.5) -> Kernel:
     """(1 + √3 r)·exp(−√3 r), r = ‖x − y‖/length."""
     scale = float(np.sqrt(3.0) / check_bound("length", length))
-    return Kernel(f"matern32:{_digits(length)}", partial(_matern32, scale), _ones)
 
+    def matrix(x: Array, y: Array) -> Array:
+        r = np.sqrt(_squares(x, y, scale))
+        return (1.0 + r) * np.exp(-r)
 
-def _matern32(scale: float, x: Array, y: Array) -> Array:
-    r = np.sqrt(_squared_distance(x, y) * scale**2)
-    return (1.0 + r) * np.exp(-r)
+    return Kernel(f"matern32:{_digits(length)}", matrix, _ones, (matern32, (length,)))
 
 
 def matern52(length: float = 0.5) -> Kernel:
     """(1 + √5 r + 5r²/3)·exp(−√5 r), r = ‖x − y‖/length."""
     scale = float(np.sqrt(5.0) / check_bound("length", length))
-    return Kernel(f"matern52:{_digits(length)}", partial(_matern52, scale), _ones)
 
+    def matrix(x: Array, y: Array) -> Array:
+        squared = _squares(x, y, scale)
+        r = np.sqrt(squared)
+        return (1.0 + r + squared / 3.0) * np.exp(-r)
 
-def _matern52(scale: float, x: Array, y: Array) -> Array:
-    squared = _squared_distance(x, y) * scale**2
-    r = np.sqrt(squared)
-    return (1.0 + r + squared / 3.0) * np.exp(-r)
+    return Kernel(f"matern52:{_digits(length)}", matrix, _ones, (matern52, (length,)))
 
 
 def polynomial(degree: int = 2, offset: float = 1.0) -> Kernel:
     """(⟨x, y⟩ + offset)^degree, offset ≥ 0."""
     power = check_whole("degree", degree)
     require(0.0 <= offset < np.inf, "offset", offset, "must be a number >= 0")
-    options = (power, float(offset))
-    name = f"polynomial:{degree},{_digits(offset)}"
-    return Kernel(name, partial(_polynomial, *options), partial(_polynomial_diagonal, *options))
-
-
-def _polynomial(power: int, offset: float, x: Array, y: Array) -> Array:
-    return (x @ y.T + offset) ** power
-
-
-def _polynomial_diagonal(power: int, offset: float, x: Array) -> Array:
-    return (np.vecdot(x, x) + offset) ** power
+    name, made = f"polynomial:{degree},{_digits(offset)}", (polynomial, (degree, offset))
+    return Kernel(name, lambda x, y: (x @ y.T + offset) ** power, lambda x: (np.vecdot(x, x) + offset) ** power, made)
 
 
 def constant(value: float) -> Kernel:
     """The kernel that is `value` everywhere: a factor in a product, an intercept in a sum."""
     size = check_bound("constant", value)
-    return Kernel(_digits(value), partial(_constant, size), partial(_constant, size))
-
-
-def _constant(size: float, *points: Array) -> Array:
-    return np.full([len(each) for each in points], size)
+    made = constant, (value,)
+    return Kernel(_digits(value), lambda x, y: np.full((len(x), len(y)), size), lambda x: size * _ones(x), made)
 
 
 KERNELS: dict[str, Callable[..., Kernel]] = {
@@ -168,14 +157,8 @@ def parse_kernel(text: Any) -> Kernel:
     if isinstance(text, Kernel):
         return text
     require(isinstance(text, str) and text.strip(), "kernel", text, "must be a Kernel or its name", "such as rbf:0.5")
-    total = None
-    for term in text.split("+"):
-        product = None
-        for factor in term.split("*"):
-            part = _one(factor.strip(), text)
-            product = part if product is None else product * part
-        total = product if total is None else total + product  # pyright: ignore[reportOperatorIssue]
-    return total  # pyright: ignore[reportReturnType] -- a text splits into at least one term
+    terms = ([_one(factor.strip(), text) for factor in term.split("*")] for term in text.split("+"))
+    return reduce(add, (reduce(mul, factors) for factors in terms))
 
 
 def _one(text: str, whole: str) -> Kernel:
@@ -201,13 +184,13 @@ def _digits(value: float) -> str:
     return (short if float(short) == value else repr(float(value))).replace("e+", "e")
 
 
-def _squared_distance(x: Array, y: Array) -> Array:
-    """Σ_j (x_j − y_j)² from the differences, because ‖x‖² + ‖y‖² − 2⟨x, y⟩ cannot separate points far from 0."""
+def _squares(x: Array, y: Array, scale: float) -> Array:
+    """scale²·Σ_j (x_j − y_j)² from the differences, as ‖x‖² + ‖y‖² − 2⟨x, y⟩ cannot separate points far from 0."""
     total = np.zeros((len(x), len(y)))
     for left, right in zip(x.T, y.T, strict=True):
         gap = left[:, None] - right[None, :]
         total += gap * gap
-    return total
+    return total * scale**2
 
 
 def _ones(x: Array) -> Array:
