@@ -94,6 +94,9 @@ class LinearWorld(World):
     def adversarial(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] -- it follows from `contexts`
         return self.contexts == "adversarial"
 
+    def has_mean_in(self, class_: Any, spec: SafetySpec) -> bool:
+        return self.mean == "linear" and (class_ is None or class_.holds_linear(spec))
+
     def draw_truth(self, spec: SafetySpec, rngs: Generators) -> Truth:
         """θ* and μ*, uniform on the sphere of radius S."""
         drawn = self._coefficients(spec, rngs, 1)
