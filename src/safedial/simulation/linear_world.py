@@ -32,7 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 from safedial.bounds.estimate import Prediction
 from safedial.bounds.safe_set import largest_safe_intensity
 from safedial.errors import InvalidInput, is_number, is_whole, refusal, require
-from safedial.model.costs import Cost, split_spec
+from safedial.model.costs import Cost, limits, split_spec
 from safedial.model.namespace import namespace
 from safedial.model.spec import SafetySpec
 from safedial.simulation.world import (
@@ -148,9 +148,10 @@ class SeveralCosts(LinearWorld):
 
     def __init__(self, world: LinearWorld, spec: SafetySpec) -> None:
         super().__init__(**vars(world))
-        object.__setattr__(self, "_costs", spec.costs)
+        object.__setattr__(self, "_costs", limits(spec))
         plain = {"contexts": self.adversarial, "noise": self.noise == "context-scale"}
-        plain |= {"baseline_cost": self.baseline_cost, "sensor noise": spec.sensors_err}
+        plain |= {"baseline_cost": self.baseline_cost}
+        plain |= {name: getattr(spec, name) for name in ("reward_sensor_noise", "cost_sensor_noise")}
         for name, odd in plain.items():
             require(not odd, name, getattr(self, name, odd), "does not go with several costs", "leave it out")
 

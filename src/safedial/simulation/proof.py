@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from safedial.bounds.margin import noise_margin
-from safedial.model.costs import split_spec
+from safedial.model.costs import each_spec
 from safedial.model.spec import SafetySpec
 from safedial.policies import Policy
 from safedial.simulation.dose_response import DoseResponseWorld
@@ -65,9 +65,7 @@ NEEDS: dict[str, Callable[[Case], bool]] = {
 
 def _starts_safely(case: Case) -> bool:
     """For each cost."""
-    specs = [(case.stated, case.true)]
-    if case.stated.costs is not None:
-        specs = list(zip(split_spec(case.stated).values(), split_spec(case.true).values(), strict=True))
+    specs = zip(each_spec(case.stated).values(), each_spec(case.true).values(), strict=True)
     return all(_start_holds(case.policy.options["start_dose"], case.world, *each) for each in specs)
 
 
@@ -90,11 +88,8 @@ LIMITS = ("cost_noise", "coefficient_bound", "context_bound", "cost_sensor_noise
 
 
 def _within(true: SafetySpec, stated: SafetySpec) -> bool:
-    sizes = [(getattr(true, name), getattr(stated, name)) for name in LIMITS]
-    if true.costs is not None and stated.costs is not None:
-        sizes = [pair for pair in sizes if pair[0] is not None]
-        sizes += [(cost.noise, stated.costs[name].noise) for name, cost in true.costs.items()]
-    return all(bool(np.all(actual <= limit)) for actual, limit in sizes)
+    pairs = [(part, each_spec(stated)[name]) for name, part in each_spec(true).items()]
+    return all(bool(np.all(getattr(here, name) <= getattr(said, name))) for here, said in pairs for name in LIMITS)
 
 
 def _start_holds(start_dose: float | None, world: Any, spec: SafetySpec, true: SafetySpec) -> bool:
