@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import binomtest
 
 from safedial import LinearWorld, make_policy, simulate
-from safedial.simulation.proof import guarantee_holds, margin_holds
+from safedial.simulation.proof import guarantee_holds
 from safedial.simulation.results import summary
 from safedial.simulation.world import quantile
 from tests.conftest import make_spec
@@ -123,7 +123,7 @@ def test_where_the_assumption_is_broken_nothing_is_guaranteed_and_the_check_can_
         )
     )
     world, policy = LinearWorld(dim=2, noise=noise), make_policy("clairvoyant")
-    assert not margin_holds(spec, world)
+    assert not world.keeps_noise(spec)
     assert not guarantee_holds(make_policy("hp_probe"), world, spec)
     run = simulate(make_policy("hp_probe"), world, spec, rounds=6000, seeds=6)
     assert summary(run)["guaranteed_risk"] is None

@@ -97,7 +97,7 @@ BRACKET = {"a": Cost(threshold=1, growth=growth.additive(0, 1))}
         ("hp_probe", {"contexts": "adversarial"}, {}, "contexts = 'adversarial': does not go with several costs"),
         ("hp_probe", {"baseline_cost": 0.1}, {}, r"baseline_cost = 0\.1: does not go with several costs"),
         ("hp_probe", {"noise": "context-scale"}, {}, "noise = 'context-scale': does not go with several costs"),
-        ("hp_probe", {}, {"cost_sensor_noise": 0.1}, "sensor noise = True: does not go with several costs"),
+        ("hp_probe", {}, {"cost_sensor_noise": 0.1}, r"cost_sensor_noise = 0\.1: does not go with several costs"),
     ],
 )  # fmt: skip
 def test_what_has_no_proof_or_no_world_is_refused(policy, world, fields, words):

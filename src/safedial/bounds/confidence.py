@@ -68,6 +68,7 @@ import numpy as np
 
 from safedial.bounds.estimate import Dual, Estimate, Prediction
 from safedial.errors import require
+from safedial.model.costs import each_spec
 from safedial.model.namespace import namespace
 from safedial.model.spec import SafetySpec
 
@@ -215,8 +216,7 @@ def with_ridge(spec: SafetySpec, radius: str | None, dim: int) -> SafetySpec:
 
 def largest_noise(spec: SafetySpec) -> float:
     """κ of the cost, or the largest of several."""
-    noises = [spec.cost_noise] if spec.costs is None else [cost.noise for cost in spec.costs.values()]
-    return max(noise for noise in noises if noise is not None)
+    return max(part.cost_noise for part in each_spec(spec).values() if part.cost_noise is not None)
 
 
 def multipliers(spec: SafetySpec) -> list[float]:

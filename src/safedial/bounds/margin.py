@@ -62,7 +62,8 @@ def tail_factor(spec: SafetySpec, round: Any) -> Any:
     >>> f"{tail_factor(spec, round=1):.3f}"
     '3.035'
     """
-    return spec.tail if GUARANTEES[spec.guarantee].each_round else tail(round_risk(spec, round), spec.margin)
+    risk = round_risk(spec, round)
+    return spec.tail if risk is spec.violation_risk else tail(risk, spec.margin)
 
 
 def noise_margin(spec: SafetySpec, round: Any, noise: Any = None) -> Any:

@@ -111,7 +111,7 @@ def safe_set(
         return SafeSet(
             *largest_scaled_intensity(cost_upper, margin, threshold=threshold, scale=spec.noise_scale, context=context)
         )
-    if not spec.sensors_err or spec.threshold_on == "true" or is_zero(spec.cost_sensor_noise):
+    if is_zero(spec.cost_sensor_noise) or spec.threshold_on == "true":
         return largest_safe_intensity(cost_upper, margin, threshold=threshold)
     sensor, dependent = tail_factor(spec, round) * spec.cost_sensor_noise, spec.sensor_dependent
     return largest_safe_intensity(

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from safedial.errors import InvalidInput, is_number, require, require_fields
 from safedial.model.brackets import WRITTEN, Growth, Reading, growth_from_dict
 from safedial.model.dose import DoseCurve, curve_from_dict
-from safedial.model.guarantee import Guarantee
+from safedial.model.guarantee import GUARANTEES, Guarantee
 from safedial.model.namespace import namespace
 
 if TYPE_CHECKING:
@@ -264,23 +264,28 @@ def exceeded(spec: SafetySpec, told: Any, direction: str = "above") -> Any:
     """Whether a measured cost, in plain numbers or arrays, lies on the wrong side of its threshold, in this direction;
     or any of several, each in its own. A cost that is not known, None or NaN, does not.
     """
-    if spec.costs is None:
+    costs = spec.costs
+    if costs is None:
         return told < spec.threshold if direction == "below" else told > spec.threshold
     found: Any = False
-    for name, each in spec.costs.items():
+    for name, each in costs.items():
         found = found | each.exceeded(told[name]) if told[name] is not None else found
     return found
 
 
-def require_one_cost(spec: SafetySpec) -> None:
+def require_one_cost(
+    spec: SafetySpec,
+    rule: str = "are for an Agent, a study, or a simulation of a policy with a proof for them in a world that has them",
+    way_out: str = "state one threshold, and use one cost at a time",
+) -> None:
     """Refuse several costs where a tool takes one."""
     several = list(spec.costs or ())
-    rule = "are for an Agent, a study, or a simulation of a policy with a proof for them in a world that has them"
-    require(not several, "costs", several, rule, "state one threshold, and use one cost at a time")
+    require(not several, "costs", several, rule, way_out)
 
 
 def split_spec(spec: SafetySpec) -> dict[str, SafetySpec]:
-    """The spec of each cost of a certified guarantee, with its share of the risks; the shares sum to 1.
+    """The spec of each of several costs, with its share of the risks; the shares sum to 1. Empty where there is one
+    cost, or the guarantee is not split among them.
 
     >>> from safedial.model.spec import SafetySpec
     >>> costs = {"heat": Cost(threshold=2, noise=0.3), "load": Cost(threshold=5, noise=1)}
@@ -289,9 +294,14 @@ def split_spec(spec: SafetySpec) -> dict[str, SafetySpec]:
     >>> [(part.threshold, part.cost_noise, part.violation_risk) for part in split_spec(spec).values()]
     [(2.0, 0.3, 0.01), (5.0, 1.0, 0.01)]
     """
-    costs = spec.costs or {}
+    costs = (spec.costs or {}) if GUARANTEES[spec.guarantee].splits else {}
     total = sum(cost.share or 1.0 for cost in costs.values())
     return {name: _part(spec, cost, (cost.share or 1.0) / total) for name, cost in costs.items()}
+
+
+def each_spec(spec: SafetySpec) -> dict[str, SafetySpec]:
+    """The spec of each cost: its part, where it is split, or itself."""
+    return split_spec(spec) or {ONE: spec}
 
 
 def _part(spec: SafetySpec, cost: Cost, share: float) -> SafetySpec:

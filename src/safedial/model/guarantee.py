@@ -6,6 +6,7 @@ entry of `GUARANTEES`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -17,14 +18,14 @@ class Guarantee(NamedTuple):
     """One guarantee: a policy's (`Policy.guarantee`), a spec's (`SafetySpec.guarantee`) or a decision's.
 
     Attributes:
-        proved: the realized cost is bounded, by a proof.
+        standing: 1 if the realized cost is bounded by a proof, 0 if that rests on the user's judgement alone, NaN if
+            nothing is said about it.
         from_constants: the proof uses the constants that a spec states.
         exchangeable: the proof assumes exchangeable rounds and needs no constants.
         bracketed: it assumes a growth bracket too, in place of an exact dose curve.
         gaussian: it assumes Gaussian noise, whose size it learns, and needs no constants.
         each_round: the risk is that of one round, not of all rounds together; `span` says so in words, and `rate`
-            is the column of a plan that it limits.
-        claimed: the guarantee says something about the realized cost, which an outcome can contradict.
+            is the column of a plan that it limits; `allowed` how many violations that allows, in words.
         empty: nothing is proved, not even about the mean.
         given: the guarantee of a decision whose cost has a bound.
         start: the guarantee of a decision whose cost has no bound yet, if no start dose was declared.
@@ -44,13 +45,12 @@ class Guarantee(NamedTuple):
         because: why that policy, in words.
     """
 
-    proved: bool = False
+    standing: float = math.nan
     from_constants: bool = False
     exchangeable: bool = False
     bracketed: bool = False
     gaussian: bool = False
     each_round: bool = True
-    claimed: bool = False
     empty: bool = False
     given: str = "none"
     start: str = "none"
@@ -60,6 +60,7 @@ class Guarantee(NamedTuple):
     statement: str = ""
     span: str = "a round"
     rate: str = "violation_rate"
+    allowed: str = "{mean} on average"
     needs: tuple[frozenset[str], ...] = ()
     marginal: bool = False
     constants: tuple[str, ...] = ()
@@ -71,17 +72,29 @@ class Guarantee(NamedTuple):
     default_options: Mapping[str, str] = MappingProxyType({})
     because: str = ""
 
+    @property
+    def proved(self) -> bool:
+        return self.standing == 1.0
+
+    @property
+    def claimed(self) -> bool:
+        """Whether it says something about the realized cost, which an outcome can contradict."""
+        return self.standing >= 0.0
+
+    @property
+    def word(self) -> str:
+        """What a setting within its bound is called."""
+        return "safe" if self.standing >= 0.0 else "allowed"
+
     def allows(self, risk: float, rounds: int) -> str:
         """How many violations it allows in so many rounds, in words.
 
         >>> GUARANTEES["certified"].allows(0.05, 40), GUARANTEES["joint"].allows(0.05, 40)
         ('2 on average', 'one or more in 0.05 of the studies')
         """
-        if self.each_round:
-            from safedial.model.dial import significant  # it imports NumPy, which listing the guarantees does not need
+        from safedial.model.dial import significant  # it imports NumPy, which listing the guarantees does not need
 
-            return f"{significant(risk * rounds, 3)} on average"
-        return f"one or more in {risk:.3g} of the studies"
+        return self.allowed.format(mean=significant(risk * rounds, 3), risk=risk)
 
     @property
     def rests_on(self) -> frozenset[str]:
@@ -100,9 +113,8 @@ CONSTANTS = ("reward_noise", "cost_noise", "coefficient_bound", "context_bound")
 """The constants of the certified guarantees: bounds on the noise, and on the norms of coefficients and contexts."""
 
 CERTIFIED = Guarantee(
-    proved=True,
+    standing=1.0,
     from_constants=True,
-    claimed=True,
     needs=(frozenset({"exact dose curve", "stated constants", "stated noise", "linear mean"}),),
     constants=CONSTANTS,
     risks=("violation_risk", "estimation_risk", "margin_risk"),
@@ -124,12 +136,12 @@ GUARANTEES = {
         each_round=False,
         span="all rounds together",
         rate="any_violation",
+        allowed="one or more in {risk:.3g} of the studies",
         statement="P({event} in any round, ever) <= {risk:g}",
     ),
     "conformal": Guarantee(
-        proved=True,
+        standing=1.0,
         exchangeable=True,
-        claimed=True,
         needs=(MARGINAL,),
         marginal=True,
         given="conformal",
@@ -142,10 +154,9 @@ GUARANTEES = {
         because="rounds are stated to be exchangeable, and nothing about noise or norms needs to be",
     ),
     "bracket": Guarantee(
-        proved=True,
+        standing=1.0,
         exchangeable=True,
         bracketed=True,
-        claimed=True,
         needs=(frozenset({"kept bracket"}),),
         marginal=True,
         takes=frozenset({"any threshold", "costs"}),
@@ -162,9 +173,8 @@ GUARANTEES = {
         because="a growth bracket is stated, and no exact dose curve",
     ),
     "student": Guarantee(
-        proved=True,
+        standing=1.0,
         gaussian=True,
-        claimed=True,
         needs=(frozenset({"exact dose curve", "gaussian noise", "linear mean", "costs of any size", "safe start"}),),
         marginal=True,
         risks=("violation_risk", "estimation_risk"),
@@ -188,7 +198,7 @@ GUARANTEES = {
     ),
     "bayesian": Guarantee(limit="posterior_bound", statement="none for one truth: P({event}) is averaged over a prior"),
     "declared": Guarantee(
-        claimed=True,
+        standing=0.0,
         statement="none is proved yet: P({event}) rests on your judgement alone (you declared the start dose safe)",
     ),
     "none": Guarantee(),

@@ -164,8 +164,7 @@ class SafetySpec:
         plain = isinstance(self.reward_noise, float) and isinstance(self.cost_noise, float)
         object.__setattr__(self, "same_noise", plain and self.reward_noise == self.cost_noise)
         object.__setattr__(self, "least_informative", self._least_informative())
-        if self.costs is not None and self._stated.splits:
-            split_spec(self)
+        split_spec(self)
 
     @property
     def _stated(self) -> Guarantee:

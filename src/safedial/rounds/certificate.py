@@ -113,8 +113,7 @@ def explain(decision: Decision, facts: dict[str, Any] | None = None) -> str:
     guarantee = GUARANTEES[decision.rules.policy.guarantee]
     largest = "no setting is certified"
     if decision.safe_action is not None:
-        word = "safe" if guarantee.claimed else "allowed"
-        largest = f"the largest {word} one is {dial.text(decision.safe_action)}"
+        largest = f"the largest {guarantee.word} one is {dial.text(decision.safe_action)}"
     head = f"Round {decision.round}: set the dial to {dial.text(decision.action)} "
     lines = [head + f"(intensity {rounded_down(decision.intensity)}); {largest}."]
     lines += _proposal_words(decision)
@@ -139,6 +138,6 @@ def explain(decision: Decision, facts: dict[str, Any] | None = None) -> str:
             + (f", {facts['risk']['margin_risk']:.3g} on learning the noise." if learned else ".")
         )
     lines.append(f"  Policy: {facts['policy_reason']}.")
-    if GUARANTEES[decision.guarantee].claimed:
+    if facts["assumptions"]:
         lines += ["  This holds if:", *(f"    - {line}" for line in facts["assumptions"])]
     return "\n".join(lines)

@@ -65,6 +65,7 @@ class Learning:
         self.frozen = False
         self.named: list[str] = []
         self._state = self.policy.init()
+        self._in_order = self.policy.in_order
         self._prepares = type(self.policy).begin is not Policy.begin
         self._opens = type(self.policy).open is not Policy.open
         """Whether decisions change the state: before they are made, and when they are. Outcomes always do."""
@@ -131,7 +132,7 @@ class Learning:
     def _open(self, asked: Asked, bound: Bound | None, chosen: float) -> int:
         self.policy.open(self._state, asked, bound, chosen)
         place, self.opened = self.opened, self.opened + 1
-        if not self.policy.in_order:
+        if not self._in_order:
             self._contexts[place] = asked.context
         return place
 
@@ -144,7 +145,7 @@ class Learning:
 
     def check_report(self, context: Array, round: int, place: int | None, decisions: int) -> None:
         """Refuse an outcome that is reported by its context but fits no round."""
-        if not self.policy.in_order:
+        if not self._in_order:
             kept = None if place is None else self._contexts.get(place)
             history = self.policy.takes_history
             check_reported(self.policy.name, context, kept, round=round, decisions=decisions, history=history)
@@ -177,10 +178,11 @@ class Learning:
         """The round at `place` has no outcome, for a reason unrelated to it."""
         self._tell(place, nothing_told(LEFT_OUT, self._contexts.get(place)))
 
-    def lose(self, place: int | None, baseline_cost: float = 0.0) -> None:
-        """The round at `place` has no outcome, for a reason that may be related to it; or it was given nothing, which a
-        baseline cost at the threshold or above would explain.
+    def lose(self, place: int | None, baseline_cost: float = 0.0, *, given: bool = False) -> None:
+        """The round at `place` has no outcome, for a reason that may be related to it, which ends learning where the
+        policy needs an order; or it was given nothing, which a baseline cost at the threshold or above would explain.
         """
+        self.frozen = self.frozen or (given and self._in_order and self.policy.learns)
         place = -1 if place is None else place
         self._tell(place, nothing_told(LOST, self._contexts.get(place), baseline_cost))
 

@@ -13,7 +13,7 @@ import numpy as np
 from safedial.bounds.estimate import sample_weight
 from safedial.bounds.margin import round_risk, tail_factor
 from safedial.errors import InvalidInput, refusal, require
-from safedial.model.costs import exceeded
+from safedial.model.costs import exceeded, thresholds
 from safedial.model.dial import real, reals
 from safedial.model.dose import DoseCurve
 from safedial.model.namespace import Array
@@ -187,7 +187,7 @@ def check_past(rules: Rules, sample: Sample) -> None:
     rule = "must be known for a round before the first decision: leaving out rounds with feared outcomes would mislead"
     way_out = "leave the round out if the reason has nothing to do with its outcome"
     require(not sample.unknown, "cost", sample.measured, rule, way_out)
-    excluded = rules.spec.costs is None and sample.baseline_cost >= rules.spec.threshold
+    excluded = sample.baseline_cost >= min(thresholds(rules.spec).values())  # with several it is 0
     given = sample.weight > 0.0 or excluded
     if not given and not rules.policy.allows_past_zeros:
         rule = "was given, in a round before the first decision: which rounds get nothing must not depend on outcomes"
@@ -261,7 +261,7 @@ def allowed_risk(spec: SafetySpec, baseline_cost: float, round: float) -> float 
     (probability ≤ δ_t) or a sensor error above qσ (also ≤ δ_t), so the allowed risk doubles.
     """
     risk = float(round_risk(spec, round))
-    sensor_margin = tail_factor(spec, round) * spec.cost_sensor_noise if spec.sensors_err else 0.0
+    sensor_margin = tail_factor(spec, round) * spec.cost_sensor_noise
     room = spec.threshold - baseline_cost
     if spec.threshold_on == "measured" or sensor_margin == 0.0:
         return risk if room >= sensor_margin else None
@@ -270,7 +270,7 @@ def allowed_risk(spec: SafetySpec, baseline_cost: float, round: float) -> float 
 
 def counted_from(spec: SafetySpec, round: float) -> float:
     """The measured cost above which a round counts against the guarantee."""
-    if spec.threshold_on == "measured" or not spec.sensors_err:
+    if spec.threshold_on == "measured":
         return spec.threshold
     return spec.threshold + tail_factor(spec, round) * spec.cost_sensor_noise
 

@@ -51,7 +51,7 @@ class Rounds:
         level: float = 0.01,
         kept: Rounds | None = None,
     ) -> None:
-        self.rules, self.ordered = rules, ordered and rules.policy.in_order
+        self.rules, self.ordered = rules, ordered
         self.awaits_all = awaits_all or rules.policy.zero_tells
         self.learning = Learning(rules) if kept is None else kept.learning
         self.watch = Watch(rules, self.learning, level)
@@ -86,8 +86,7 @@ class Rounds:
         elif not (given or self.awaits_all):
             learning.lose(place, decision.baseline_cost)
         if given or (self.awaits_all and not masked):
-            claims = not decision.fallback_reason and GUARANTEES[decision.guarantee].claimed
-            watched = claims and (given or not self.watch.counts)
+            watched = GUARANTEES[decision.guarantee].claimed and (given or not self.watch.counts)
             stated = decision.round, place, decision.action, decision.baseline_cost, watched
             round_ = Round(*stated, asked.vector, asked.norm, at, tag, given)
             self.open[key] = self.watch.guaranteed(round_) if given or self.rules.policy.zero_tells else round_
@@ -199,8 +198,7 @@ class Rounds:
         sample = self.unlearned(round_, outcome)
         self._count(sample)
         self.watch.reported(round_, sample, round_.context, round_.norm, throttled=True)
-        if not self.rules.policy.in_order:
-            self.learning.throttled(round_.context, sample, round_.place)
+        self.learning.throttled(round_.context, sample, round_.place)
         self._lose(key, round_, unrelated=False, counted=True)
         self.watch.notice()
 
@@ -218,8 +216,6 @@ class Rounds:
         if self.ordered:
             self.learning.held[key] = round_, None, not unrelated
             self.learning.advance()
-        elif self.rules.policy.in_order and round_.given and not unrelated:
-            self.learning.frozen = self.rules.policy.learns
         else:
             self._miss(round_, unrelated=unrelated)
 
@@ -228,7 +224,7 @@ class Rounds:
         if unrelated:
             self.learning.leave_out(round_.place)
         else:
-            self.learning.lose(round_.place, 0.0 if round_.given else round_.baseline_cost)
+            self.learning.lose(round_.place, 0.0 if round_.given else round_.baseline_cost, given=round_.given)
 
     # --- saving
 

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from safedial.bounds.confidence import largest_noise, with_ridge
 from safedial.errors import InvalidInput, require, require_fields
 from safedial.model.brackets import Growth
-from safedial.model.costs import split_spec
+from safedial.model.costs import Cost, limits, split_spec
 from safedial.model.dial import Dial, Features
 from safedial.model.dose import BUILT_IN, GRID, Dose, DoseCurve, as_dose
 from safedial.model.guarantee import GUARANTEES
@@ -116,14 +116,13 @@ class Rules(RuleFields):
 
 def split_rules(rules: Rules) -> Rules:
     """The rules with those of each cost, where a guarantee is split among several."""
-    if rules.spec.costs is None or not GUARANTEES[rules.spec.guarantee].splits:
-        return rules
-    return rules._replace(parts={name: _part(rules, name, spec) for name, spec in split_spec(rules.spec).items()})
+    parts = {name: _part(rules, limits(rules.spec)[name], part) for name, part in split_spec(rules.spec).items()}
+    return rules._replace(parts=parts) if parts else rules
 
 
-def _part(rules: Rules, name: str, spec: SafetySpec) -> Rules:
+def _part(rules: Rules, cost: Cost, spec: SafetySpec) -> Rules:
     """One cost's rules: its spec, and its own dose curve where it states one."""
-    own = (rules.spec.costs or {})[name].curve or rules.dose.cost
+    own = cost.curve or rules.dose.cost
     is_identity = rules.dial.is_plain and own.name == "identity"
     return rules._replace(spec=spec, dose=rules.dose._replace(cost=own), is_identity=is_identity)
 

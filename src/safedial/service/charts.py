@@ -81,7 +81,7 @@ def _proved(track: Track) -> str:
     claimed = proved[np.isfinite(proved)]
     if not len(claimed):
         start = GUARANTEES[rules.spec.guarantee].start if rules.start_action is None else "declared"
-        return "latest" if GUARANTEES[start].proved else "none"
+        claimed = np.array([GUARANTEES[start].standing])
     return "latest" if claimed[-1] else "earlier" if claimed.any() else "none"
 
 

@@ -164,12 +164,11 @@ class Track:
 
     def _decided(self, seq: int, at: int, tag: int, fields: list[Any]) -> None:
         body, policy, visit = dict(zip(_DECIDED, fields, strict=True)), self._policy(seq), Visit(*fields[-4:])
-        known, said = RoundHistory.decided(body, policy), GUARANTEES[body["guarantee"]]
-        claimed = not body["fallback_reason"] and said.claimed
+        known, standing = RoundHistory.decided(body, policy), GUARANTEES[body["guarantee"]].standing
         row = {name: nan if body[path] is None else body[path] for name, path in _NUMBERS.items()}
         row |= {"seq": seq, "at": at, "tag": tag, "watched": known.watched, "status": CODE[known.status]}
-        row["start"] = claimed and body["guarantee"] != GUARANTEES[policy.guarantee].given
-        row["proved"] = float(said.proved) if said.claimed else nan
+        row["start"] = standing >= 0.0 and body["guarantee"] != GUARANTEES[policy.guarantee].given
+        row["proved"] = standing
         for name, column in self._columns.items():
             column.append(row.get(name, nan))
         for column in self.costs.values():

@@ -118,17 +118,15 @@ def a_higher_baseline_cost_never_raises_the_dose(policy: Policy, factory: Any) -
 
 
 def violations_stay_within_the_guaranteed_risk(policy: Policy, factory: Any) -> None:
-    """Level 1e-6 against a binomial at what is guaranteed; also adversarial contexts if the guarantee covers them."""
+    """Level 1e-6 against a binomial at what is guaranteed; also adversarial contexts if the policy takes them."""
     from scipy.stats import binomtest
 
     changes: dict[str, Any] = {"cost_noise": 0.3, "reward_noise": 0.3, "threshold": [0.2, 2.0]}
     spec = plain_spec(violation_risk=0.03, estimation_risk=0.02, **changes)
-    guarantee = GUARANTEES[policy.guarantee]
-    _must_guarantee(policy, guarantee.proved)
+    worlds = [LinearWorld(dim=3), LinearWorld(dim=3, contexts="adversarial")]
+    _must_be_proved(policy, worlds[0], spec)
     risk = guaranteed_risk(policy, spec)
-    for contexts in ("iid", "adversarial") if guarantee.from_constants and isinstance(policy, Linear) else ("iid",):
-        world = LinearWorld(dim=3, contexts=contexts)
-        _must_be_proved(policy, world, spec)
+    for world in (each for each in worlds if not each.facts & policy.excludes):
         run = simulate(policy, world, spec, rounds=300, seeds=40)
         total, rounds = int(run.violations.sum()), run.violations.size * run.rounds
         chance = binomtest(total, rounds, risk, alternative="greater").pvalue
@@ -163,7 +161,7 @@ def no_dose_exceeds_what_a_known_cost_allows(policy: Policy, spec: SafetySpec) -
     """If the cost is known exactly (width 0), a guarantee on the realized cost leaves room for noise, sensor and
     baseline, in any round and with any amount of data.
     """
-    _must_guarantee(policy, GUARANTEES[policy.guarantee].from_constants)
+    _must_be_certified(policy)
     linear, seen, coin = _must_be_drawn(policy, 200)
     for rounds in (1.0, 2500.0, 1e6):
         known = seen._replace(width=0.0 * seen.width, informative_rounds=0.0 * seen.norm + rounds)
@@ -179,7 +177,7 @@ def no_dose_exceeds_what_a_known_cost_allows(policy: Policy, spec: SafetySpec) -
 
 def without_data_no_dose_exceeds_what_the_norms_allow(policy: Policy, spec: SafetySpec) -> None:
     """Before any data the mean cost may be S‖x‖, and no guarantee on the realized cost may assume less."""
-    _must_guarantee(policy, GUARANTEES[policy.guarantee].from_constants)
+    _must_be_certified(policy)
     if policy.knows_truth:
         raise NotApplicable("it knows the truth")
     world = _world(spec)
@@ -210,7 +208,7 @@ def in_a_simulation_no_dose_exceeds_what_the_true_cost_allows(policy: Policy, sp
     """
     from scipy.stats import binomtest
 
-    _must_guarantee(policy, GUARANTEES[policy.guarantee].from_constants)
+    _must_be_certified(policy)
     world, seeds = _world(spec, baseline_cost=0.1), 20
     _must_be_proved(policy, world, spec)
     over = np.zeros(seeds, dtype=bool)
@@ -300,17 +298,16 @@ def _must_be_drawn(policy: Policy, number: int) -> tuple[Linear, Prediction, Any
     return drawn
 
 
-def _must_guarantee(policy: Policy, guarantees: bool) -> None:
-    if not guarantees:
+def _must_be_certified(policy: Policy) -> None:
+    if not GUARANTEES[policy.guarantee].from_constants:
         raise NotApplicable(f"its guarantee is {policy.guarantee!r}")
 
 
 def _must_be_proved(policy: Policy, world: LinearWorld, spec: SafetySpec) -> None:
     """A guarantee does not cover a world outside its function class, or one in which its start is not safe."""
-    start = GUARANTEES[policy.guarantee].exchangeable
-    why = "its start is not safe there" if start else "its cost class is not known to hold it"
     if not guarantee_holds(policy, world, spec):
-        raise NotApplicable(f"nothing is proved in a linear world of these constants: {why}")
+        words = f"its guarantee, {policy.guarantee!r}, is not proved in a linear world of these constants"
+        raise NotApplicable(f"{words}: its start is not safe there, or its cost class is not known to hold it")
 
 
 def _agent(policy: Policy) -> Agent:

@@ -83,8 +83,6 @@ def why_not(world: World, spec: SafetySpec) -> str:
         return "only LinearWorld has numbers from counters"
     if world.adversarial:
         return "an adversary's contexts answer to the learner"
-    if spec.costs is not None:
-        return "several costs have none yet"
     return "Student's t has no quantile function in JAX" if world.noise == "student-t3" else ""
 
 

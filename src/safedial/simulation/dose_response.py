@@ -41,6 +41,7 @@ from numpy.typing import NDArray
 
 from safedial.errors import is_number, is_whole, require
 from safedial.model.brackets import Growth
+from safedial.model.costs import by_name
 from safedial.model.spec import SafetySpec
 from safedial.simulation.world import Array, Draws, Exposure, Generators, Normalised, Outcome, World, normals
 
@@ -173,13 +174,13 @@ class DoseResponseWorld(World):
     def outcome(self, spec: SafetySpec, exposure: Exposure) -> Outcome:
         reward = exposure.reward_intensity * (exposure.reward_mean + exposure.reward_noise)
         tolerance = self._tolerance(exposure, exposure.cost_noise[..., TOLERANCE])
-        if spec.costs is None:
+        stated, costs = spec.costs, {}
+        if stated is None:
             require(self.curve != "stated", "curve", self.curve, "needs costs in the spec", "choose another curve")
             cost: Any = self._cost(spec.threshold, exposure, tolerance)
             return Outcome(reward, cost, cost)
-        place = exposure.cost_noise[..., BINDING] * len(spec.costs)
-        costs = {}
-        for number, (name, each) in enumerate(spec.costs.items()):
+        place = exposure.cost_noise[..., BINDING] * len(stated)
+        for number, (name, each) in enumerate(stated.items()):
             more = np.where(np.floor(place) == number, 0.0, self.gap * (place % 1.0))
             cost = self._cost(each.threshold, exposure, tolerance * np.exp(more), number, each.growth)
             costs[name] = cost if each.direction == "above" else 2.0 * each.threshold - cost
@@ -188,7 +189,7 @@ class DoseResponseWorld(World):
     def normalised(self, spec: SafetySpec, exposure: Exposure, weight: Array) -> Normalised:
         reward, cost, _ = self.outcome(spec, exposure)
         by = np.where(weight > 0, exposure.cost_intensity, 1.0)
-        one = cost if not spec.costs else next(iter(cost.values()))
+        one = next(iter(by_name(cost).values()))
         left_out = exposure.cost_noise[..., LOST] < self.missing if self.missing else None
         return Normalised(reward / np.where(weight > 0, exposure.reward_intensity, 1.0), one / by, cost, left_out)
 

@@ -24,6 +24,7 @@ import numpy as np
 from safedial.bounds import estimate
 from safedial.bounds.confidence import multipliers
 from safedial.errors import InvalidInput, import_extra, require
+from safedial.model.costs import require_one_cost
 from safedial.model.namespace import is_zero
 from safedial.model.noise_scale import NoiseScale
 from safedial.model.spec import NUMBERS, SafetySpec
@@ -99,8 +100,8 @@ class JaxBatch(Batch):
         odd = self.world.adversarial or stated.noise_scale is not None or stated.margin != "subgaussian"
         fits = plain and rows == 1 and self.world.dim <= KERNEL and not odd
         if self.form == "auto":
-            solved = radius == "self-normalised" and not stated.learns_noise
-            self.form = "kernel" if fits and on_gpu else "scan" if plain or solved else "general"
+            scanned = plain or radius == "self-normalised"
+            self.form = "kernel" if fits and on_gpu else "scan" if scanned else "general"
         self.size, scan = seeds, self.form == "scan"
         if scan and not on_gpu:
             matrices = self.batch * (1 if plain else 1 + len(multipliers(stated)))
@@ -142,7 +143,7 @@ class JaxBatch(Batch):
         """Refuse what a compiled program cannot do."""
         watched, spec = self.setting.observe, self.spec
         require(watched is None, "observe", watched, "is not for engine 'jax', which does not stop to call", WAY_OUT)
-        require(spec.costs is None, "costs", list(spec.costs or ()), "are not for engine 'jax'", WAY_OUT)
+        require_one_cost(spec, "are not for engine 'jax'", WAY_OUT)
         rule = "keeps every round and looks back at them, which engine 'jax' cannot"
         require(not self.rule.stated.learns_noise, "margin", spec.margin, rule, WAY_OUT)
         rule, scale = "of your own are checked in each round, which engine 'jax' cannot", spec.noise_scale

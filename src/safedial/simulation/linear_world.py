@@ -32,7 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 from safedial.bounds.estimate import Prediction
 from safedial.bounds.safe_set import largest_safe_intensity
 from safedial.errors import InvalidInput, is_number, is_whole, refusal, require
-from safedial.model.costs import Cost, split_spec
+from safedial.model.costs import Cost, limits, split_spec
 from safedial.model.namespace import namespace
 from safedial.model.spec import SafetySpec
 from safedial.simulation.world import (
@@ -94,6 +94,9 @@ class LinearWorld(World):
     def adversarial(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] -- it follows from `contexts`
         return self.contexts == "adversarial"
 
+    def has_mean_in(self, class_: Any, spec: SafetySpec) -> bool:
+        return self.mean == "linear" and (class_ is None or class_.holds_linear(spec))
+
     def draw_truth(self, spec: SafetySpec, rngs: Generators) -> Truth:
         """θ* and μ*, uniform on the sphere of radius S."""
         drawn = self._coefficients(spec, rngs, 1)
@@ -145,9 +148,10 @@ class SeveralCosts(LinearWorld):
 
     def __init__(self, world: LinearWorld, spec: SafetySpec) -> None:
         super().__init__(**vars(world))
-        object.__setattr__(self, "_costs", spec.costs)
+        object.__setattr__(self, "_costs", limits(spec))
         plain = {"contexts": self.adversarial, "noise": self.noise == "context-scale"}
-        plain |= {"baseline_cost": self.baseline_cost, "sensor noise": spec.sensors_err}
+        plain |= {"baseline_cost": self.baseline_cost}
+        plain |= {name: getattr(spec, name) for name in ("reward_sensor_noise", "cost_sensor_noise")}
         for name, odd in plain.items():
             require(not odd, name, getattr(self, name, odd), "does not go with several costs", "leave it out")
 

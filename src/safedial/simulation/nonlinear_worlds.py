@@ -33,6 +33,7 @@ import numpy as np
 
 from safedial.errors import InvalidInput, require
 from safedial.model.spec import SafetySpec
+from safedial.policies.baselines import Clairvoyant, clairvoyant
 from safedial.policies.classes.features import check_coordinates
 from safedial.policies.classes.function_class import check_bound, check_whole
 from safedial.policies.classes.kernel import parse_kernel
@@ -76,6 +77,10 @@ class NonlinearWorld(World):
     norm: float = 2.0
     odds: float = 0.25
 
+    def __new__(cls, *, kind: str = "", **_: Any) -> NonlinearWorld:
+        """Of the class of its kind."""
+        return object.__new__(LogisticWorld if kind == "logistic" else cls)
+
     def __post_init__(self) -> None:
         require(self.kind in KINDS, "kind", self.kind, "must be one of " + ", ".join(KINDS))
         check_whole("dim", self.dim)
@@ -92,13 +97,13 @@ class NonlinearWorld(World):
     def mean(self) -> str:
         return self.kind
 
-    @property
-    def binary_cost(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] -- it follows from `kind`
-        return self.kind == "logistic"
-
-    @property
-    def proportional(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] -- it follows from `kind`
-        return not self.binary_cost
+    def has_mean_in(self, class_: Any, spec: SafetySpec) -> bool:
+        if class_ is None or class_.name != self.kind:
+            return False
+        if self.kind == "kernel":
+            bound, wide = class_.options["bound"], class_.options["norm"] >= self.norm
+            return str(class_.options["kernel"]) == self.kernel and wide and (bound is None or bound >= 1.0)
+        return getattr(class_.options["functions"], "__name__", "") == waves(self.dim, self.functions).__name__
 
     def draw_truth(self, spec: SafetySpec, rngs: Generators) -> Truth:
         pairs = [(_truth(self, spec, rng), _truth(self, spec, rng)) for rng in rngs["truth"]]
@@ -111,11 +116,9 @@ class NonlinearWorld(World):
         return place(normals(rngs["context"], (rounds, self.dim + 1)), spec.context_bound)
 
     def draw_noise(self, stream: str, spec: SafetySpec, rngs: Generators, rounds: int) -> Array:
-        """There is no sensor error here; a cost of 0 or 1 needs a uniform number."""
+        """There is no sensor error here."""
         if stream.endswith("sensor"):
             return np.zeros((len(rngs[stream]), rounds))
-        if stream == "cost_noise" and self.binary_cost:
-            return np.stack([rng.random(rounds) for rng in rngs[stream]])
         return super().draw_noise(stream, spec, rngs, rounds)
 
     def means(self, spec: SafetySpec, truth: Truth, context: Array) -> tuple[Array, Array]:
@@ -124,20 +127,40 @@ class NonlinearWorld(World):
         for target, functions in enumerate(truth):
             for seed, function in enumerate(functions):
                 both[target, :, seed] = function(context[:, seed])
-        if self.binary_cost:
-            both[1] += np.log(self.odds)
         return both[0], both[1]
 
+
+class LogisticWorld(NonlinearWorld):
+    """The non-linear world of kind "logistic": costs are 0 or 1, and their "noise" is a uniform number."""
+
+    costs_are, proportional = "costs of 0 or 1", False
+
+    def clairvoyant(self) -> Clairvoyant:
+        return clairvoyant(binary_cost=True)
+
+    def has_mean_in(self, class_: Any, spec: SafetySpec) -> bool:
+        if class_ is None or not class_.binary:
+            return False
+        wide = bool(np.all(class_.options["norm"] >= np.asarray(spec.coefficient_bound)))  # the norm of μ*
+        return class_.options["odds"] == self.odds and wide
+
+    def keeps_noise(self, spec: SafetySpec) -> bool:
+        return True
+
+    def draw_noise(self, stream: str, spec: SafetySpec, rngs: Generators, rounds: int) -> Array:
+        if stream == "cost_noise":
+            return np.stack([rng.random(rounds) for rng in rngs[stream]])
+        return super().draw_noise(stream, spec, rngs, rounds)
+
+    def means(self, spec: SafetySpec, truth: Truth, context: Array) -> tuple[Array, Array]:
+        reward, cost = super().means(spec, truth, context)
+        return reward, cost + np.log(self.odds)
+
     def outcome(self, spec: SafetySpec, exposure: Exposure) -> Outcome:
-        outcome = super().outcome(spec, exposure)
-        if not self.binary_cost:
-            return outcome
         event = binary_cost(exposure.cost_intensity, exposure.cost_mean, exposure.cost_noise)
-        return Outcome(outcome.reward, event, event)
+        return Outcome(super().outcome(spec, exposure).reward, event, event)
 
     def normalised(self, spec: SafetySpec, exposure: Exposure, weight: Array) -> Normalised:
-        if not self.binary_cost:
-            return super().normalised(spec, exposure, weight)
         event = binary_cost(exposure.cost_intensity, exposure.cost_mean, exposure.cost_noise)
         cost = event / np.where(weight > 0, exposure.cost_intensity, 1.0)
         return Normalised(exposure.reward_mean + exposure.reward_noise, cost, event)

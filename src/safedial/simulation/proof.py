@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from safedial.bounds.margin import noise_margin
-from safedial.model.costs import split_spec
+from safedial.model.costs import each_spec
 from safedial.model.spec import SafetySpec
 from safedial.policies import Policy
 from safedial.simulation.dose_response import DoseResponseWorld
 from safedial.simulation.linear_world import LinearWorld
-from safedial.simulation.nonlinear_worlds import NonlinearWorld, waves
-from safedial.simulation.world import SUB_GAUSSIAN, World, exceeds_rarely, quantile
+from safedial.simulation.nonlinear_worlds import NonlinearWorld
+from safedial.simulation.world import World, exceeds_rarely
 
 
 class Case(NamedTuple):
@@ -43,7 +43,7 @@ def guarantee_holds(policy: Policy, world: World, spec: SafetySpec, *, true: Saf
 def _has(case: Case, needs: frozenset[str]) -> bool:
     if (EXACT in needs) != isinstance(case.world, LinearWorld | NonlinearWorld):
         return False
-    return all(NEEDS[need](case) for need in needs - {EXACT})
+    return all(NEEDS[need](case) for need in needs - case.world.facts - {EXACT})
 
 
 EXACT = "exact dose curve"
@@ -51,11 +51,11 @@ EXACT = "exact dose curve"
 
 NEEDS: dict[str, Callable[[Case], bool]] = {
     "stated constants": lambda case: _within(case.true, case.stated),
-    "stated noise": lambda case: _has_stated_noise(case.world, case.true),
+    "stated noise": lambda case: case.world.keeps_noise(case.true),
     "linear mean": lambda case: case.world.mean == "linear",
-    "mean in its class": lambda case: _realizable(case.policy.options["cost_class"], case.world, case.true),
+    "mean in its class": lambda case: case.world.has_mean_in(case.policy.options["cost_class"], case.true),
+    "costs of any size": lambda case: False,  # where the world does not state it
     "gaussian noise": lambda case: case.world.noise == "gaussian",
-    "costs of any size": lambda case: not case.world.binary_cost,
     "exchangeable rounds": lambda case: case.world.contexts == "iid",
     "safe start": lambda case: _starts_safely(case),
     "kept bracket": lambda case: _keeps_bracket(case),
@@ -63,15 +63,9 @@ NEEDS: dict[str, Callable[[Case], bool]] = {
 """What a proof may need, by name (`model.guarantee`), beside an exact dose curve."""
 
 
-def _has_stated_noise(world: Any, spec: SafetySpec) -> bool:
-    return world.binary_cost or (world.noise in SUB_GAUSSIAN and margin_holds(spec, world))
-
-
 def _starts_safely(case: Case) -> bool:
     """For each cost."""
-    specs = [(case.stated, case.true)]
-    if case.stated.costs is not None:
-        specs = list(zip(split_spec(case.stated).values(), split_spec(case.true).values(), strict=True))
+    specs = zip(each_spec(case.stated).values(), each_spec(case.true).values(), strict=True)
     return all(_start_holds(case.policy.options["start_dose"], case.world, *each) for each in specs)
 
 
@@ -94,11 +88,8 @@ LIMITS = ("cost_noise", "coefficient_bound", "context_bound", "cost_sensor_noise
 
 
 def _within(true: SafetySpec, stated: SafetySpec) -> bool:
-    sizes = [(getattr(true, name), getattr(stated, name)) for name in LIMITS]
-    if true.costs is not None and stated.costs is not None:
-        sizes = [pair for pair in sizes if pair[0] is not None]
-        sizes += [(cost.noise, stated.costs[name].noise) for name, cost in true.costs.items()]
-    return all(bool(np.all(actual <= limit)) for actual, limit in sizes)
+    pairs = [(part, each_spec(stated)[name]) for name, part in each_spec(true).items()]
+    return all(bool(np.all(getattr(here, name) <= getattr(said, name))) for here, said in pairs for name in LIMITS)
 
 
 def _start_holds(start_dose: float | None, world: Any, spec: SafetySpec, true: SafetySpec) -> bool:
@@ -117,29 +108,3 @@ def _start_holds(start_dose: float | None, world: Any, spec: SafetySpec, true: S
     if not isinstance(world, NonlinearWorld):
         largest = true.coefficient_bound * (true.context_bound if world.mean == "linear" else 1.0)
     return bool(np.all(exceeds_rarely(world.noise, (room - largest) / true.cost_noise, spec.violation_risk)))
-
-
-def _realizable(class_: Any, world: Any, spec: SafetySpec) -> bool:
-    """Whether the world's mean cost lies in the class by construction: same kernel, same list, same odds."""
-    if world.binary_cost or (class_ is not None and class_.binary):
-        if not (isinstance(world, NonlinearWorld) and world.binary_cost and class_ is not None and class_.binary):
-            return False
-        wide = bool(np.all(class_.options["norm"] >= np.asarray(spec.coefficient_bound)))  # the norm of μ*
-        return class_.options["odds"] == world.odds and wide
-    if class_ is None or world.mean == "linear":
-        return world.mean == "linear" and (class_ is None or class_.holds_linear(spec))
-    if isinstance(world, NonlinearWorld) and world.kind == class_.name == "kernel":
-        bound = class_.options["bound"]
-        wide = class_.options["norm"] >= world.norm and (bound is None or bound >= 1.0)
-        return str(class_.options["kernel"]) == world.kernel and wide
-    if isinstance(world, NonlinearWorld) and world.kind == class_.name == "finite":
-        return getattr(class_.options["functions"], "__name__", "") == waves(world.dim, world.functions).__name__
-    return False
-
-
-def margin_holds(spec: SafetySpec, world: World) -> bool:
-    """Whether the world's noise is what the spec's margin assumes."""
-    if spec.margin == "bounded":
-        low, high = (float(quantile(world.noise, end)) * spec.cost_noise for end in (0.0, 1.0))
-        return bool(spec.noise_low <= low and high <= spec.noise_high)
-    return spec.margin != "gaussian" or world.noise == "gaussian"

@@ -13,6 +13,7 @@ import numpy as np
 from safedial.errors import require
 from safedial.io import card, data_frame
 from safedial.model.brackets import Growth
+from safedial.model.costs import as_stated, require_one_cost, thresholds
 from safedial.model.dose import Dose, DoseCurve
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import NAMES, SWEPT, SafetySpec, one_row
@@ -95,9 +96,9 @@ def notebook_card(simulation: Simulation) -> str:
 
 def _threshold(spec: SafetySpec, row: int) -> Any:
     """A spec row's threshold, or those of several costs by name."""
-    if spec.costs is not None:
-        return {name: float(cost.threshold) for name, cost in spec.costs.items()}
-    return float(np.atleast_1d(spec.threshold)[row if np.ndim(spec.threshold) else 0])
+    return as_stated(
+        spec, {name: float(np.atleast_1d(each)[row if np.ndim(each) else 0]) for name, each in thresholds(spec).items()}
+    )
 
 
 def _plain(option: Any) -> Any:
@@ -183,7 +184,7 @@ def logged_simulation(
     """`simulate` with these options, and the log of its first spec row and seed. `how`: engine, device, draws and dtype
     of `simulate`.
     """
-    require(spec.costs is None, "costs", list(spec.costs or ()), "have no log", "simulate, and record what was played")
+    require_one_cost(spec, "have no log", "simulate, and record what was played")
     chunks: list[Played] = []
     result = simulate(
         policy, world, spec, rounds=rounds, seeds=seeds, dose=dose, progress=progress, record=chunks.append, **how

@@ -21,7 +21,6 @@ from safedial.model.dose import Dose
 from safedial.model.namespace import namespace, where
 from safedial.model.spec import SafetySpec
 from safedial.policies import Policy
-from safedial.policies.baselines import clairvoyant
 from safedial.policies.policy import KNOWN, LEFT_OUT, Asked, Bound, Told
 from safedial.simulation.world import Array, Exposure, World, fits
 
@@ -172,7 +171,7 @@ class Rule(NamedTuple):
         best = self._best(rounds)
         if best is None:
             asked = Asked(context, 0.0, number, self.world.baseline_cost)
-            best = clairvoyant(binary_cost=self.world.binary_cost).decide(truth, self.spec, asked)[1]
+            best = self.world.clairvoyant().decide(truth, self.spec, asked)[1]
         else:
             best = where(reward_mean >= 0.0, best, 0.0 * best)
         over, reward = exceeded(self.spec, cost, self.policy.direction), rounds.reward_intensity * reward_mean

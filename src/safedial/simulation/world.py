@@ -49,6 +49,7 @@ from safedial.bounds.safe_set import largest_safe_intensity
 from safedial.errors import require
 from safedial.model.namespace import Array, namespace, where
 from safedial.model.spec import CONSTANTS, SafetySpec
+from safedial.policies.baselines import Clairvoyant, clairvoyant
 
 CUT = 2.0
 
@@ -199,8 +200,8 @@ class World(ABC):
     noise: str = "gaussian"
     contexts: str = "iid"
     baseline_cost: float = 0.0
-    binary_cost: bool = False
-    """Whether costs are 0 or 1, and `means` gives their log-odds at full intensity."""
+    costs_are: str = "costs of any size"
+    """Or "costs of 0 or 1": `means` then gives their log-odds at full intensity."""
     adversarial: bool = False
     """Whether `next_context` chooses each context from candidates, (rounds, seeds, candidates, d)."""
     proportional: bool = True
@@ -221,11 +222,25 @@ class World(ABC):
         """What it states of itself to a policy (`policies.supports`)."""
         stated = {
             "adversarial contexts": self.adversarial,
-            "costs of 0 or 1": self.binary_cost,
-            "costs of any size": not self.binary_cost,
             "no constants": not self.constants,
+            self.costs_are: True,
         }
         return frozenset(name for name, holds in stated.items() if holds)
+
+    def clairvoyant(self) -> Clairvoyant:
+        """The policy that knows this world's means, for comparison."""
+        return clairvoyant()
+
+    def has_mean_in(self, class_: Any, spec: SafetySpec) -> bool:
+        """Whether its mean cost lies in a class by construction, for example of the same kernel; None: is linear."""
+        return False
+
+    def keeps_noise(self, spec: SafetySpec) -> bool:
+        """Whether its cost's noise is what the spec states, and what its margin assumes."""
+        if spec.margin == "bounded" and self.noise in SUB_GAUSSIAN:
+            low, high = (float(quantile(self.noise, end)) * spec.cost_noise for end in (0.0, 1.0))
+            return bool(spec.noise_low <= low and high <= spec.noise_high)
+        return self.noise in (("gaussian",) if spec.margin == "gaussian" else SUB_GAUSSIAN)
 
     @property
     def is_own(self) -> bool:

@@ -202,8 +202,7 @@ class StudyDecision(NamedTuple):
         facts = certificate(self.decision, shared=shared)
         rests = [FEEDBACK[self.learning_order] if words == REPORTED else words for words in facts["assumptions"]]
         rules, body = self.decision.rules, self.body
-        said = GUARANTEES[self.guarantee]
-        if rests and body["void"] and (said.proved or not said.claimed):  # a declared start rests on no round
+        if rests and body["void"] and GUARANTEES[self.guarantee].standing != 0.0:  # a declared start rests on no round
             rests.append(VOIDED if rules.policy.in_order else LEFT_OUT)
         amended = [dict(zip(AMENDED, each, strict=True)) for each in body.get("amended", ())]
         begun = [each for each in amended if each["begins_phase"]]

@@ -242,8 +242,7 @@ class RoundHistory(NamedTuple):
         """
         dose = body["intensity"] > 0.0
         waits = dose or (policy is not None and policy.zero_tells and body["limiter"] not in ("mask", "cap"))
-        claims = not body["fallback_reason"] and GUARANTEES[body["guarantee"]].claimed
-        watched = claims and (dose or (policy is not None and not policy.counts))
+        watched = GUARANTEES[body["guarantee"]].claimed and (dose or (policy is not None and not policy.counts))
         return cls(next_status("", "open", given=waits), body["action"], body["baseline_cost"], watched)
 
     def after(self, event: Any, body: Mapping[str, Any], policy: Any = None) -> RoundHistory:

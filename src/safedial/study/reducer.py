@@ -132,8 +132,9 @@ def decide_next(state: State, asked: Asked, raw: list[float], *, recorded: Any =
     features, guard = state.rules.features, state.study.guard
     if features is not None and features.ranges:
         asked = asked._replace(extrapolated=features.outside(raw))
-    coin = coin_after(state.hash) if state.rules.policy.randomised else 0.5
-    decision, advice = state.advise(asked, coin=coin, stop_reason=state.stop_reason, recorded=recorded)
+    decision, advice = state.advise(
+        asked, coin=coin_after(state.hash), stop_reason=state.stop_reason, recorded=recorded
+    )
     if not guard.lowers_nothing:
         decision = with_limits(guard, decision, raw, state.last_action)
     return decision, advice

@@ -31,8 +31,9 @@ class State(Rounds):
     """
 
     def __init__(self, study: StudySpec, before: State | None = None, *, kept: bool = False) -> None:
-        ordered = study.learning_order == "prefix"
-        super().__init__(study.rules, ordered=ordered, level=study.guard.alarm_level, kept=before if kept else None)
+        super().__init__(
+            study.rules, ordered=study.ordered, level=study.guard.alarm_level, kept=before if kept else None
+        )
         self.study, self.before, self.kept = study, before, kept
         self.earlier: list[State] = [] if before is None else before.phases
         self.rounds_before = [0, 0]

@@ -28,7 +28,6 @@ from safedial.model.guarantee import GUARANTEES
 from safedial.model.namespace import Array
 from safedial.model.spec import CONSTANTS, VIOLATION_SHARE, SafetySpec
 from safedial.policies import Policy
-from safedial.policies.baselines import clairvoyant
 from safedial.policies.classes import binary
 from safedial.rounds.rules import open_options
 from safedial.simulation.dose_response import DoseResponseWorld
@@ -503,7 +502,7 @@ def scene(policy: Policy, stated: SafetySpec, user: Situation) -> Scene | None:
 def best(played: Scene, user: Situation, *, seeds: Any) -> Simulation:
     """The clairvoyant's rounds, at the whole risk."""
     spec = user.place.whole(played.spec, user)
-    policy = clairvoyant(binary_cost="costs of 0 or 1" in played.world.facts)
+    policy = played.world.clairvoyant()
     return simulate(policy, played.world, spec, rounds=user.rounds, seeds=seeds, dose=played.dose, points=POINTS)
 
 

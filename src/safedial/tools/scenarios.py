@@ -25,7 +25,6 @@ from safedial.model.guarantee import GUARANTEES
 from safedial.model.namespace import Array
 from safedial.model.spec import CONSTANTS, SafetySpec
 from safedial.policies import Policy, guaranteed_risk
-from safedial.policies.baselines import clairvoyant
 from safedial.policies.policy import Asked, Task
 from safedial.policies.supports import supports
 from safedial.simulation.attainable import attainable_curve
@@ -33,7 +32,7 @@ from safedial.simulation.dose_response import DoseResponseWorld
 from safedial.simulation.engines import pays
 from safedial.simulation.linear_world import LinearWorld
 from safedial.simulation.loop import Batch, Played
-from safedial.simulation.proof import guarantee_holds, margin_holds
+from safedial.simulation.proof import guarantee_holds
 from safedial.simulation.run import Simulation, simulate
 from safedial.simulation.world import NOISY, Exposure, World, generators
 from safedial.stats import Seeds, violation_interval
@@ -101,7 +100,7 @@ def scenarios_for(policy: Policy, spec: SafetySpec) -> tuple[Scenario, ...]:
 def _bounded(scenario: Scenario, spec: SafetySpec) -> Scenario:
     if "noise" in scenario.world:
         return scenario
-    inside = (name for name in WITHIN_A_RANGE if margin_holds(spec, LinearWorld(dim=1, noise=name)))
+    inside = (name for name in WITHIN_A_RANGE if LinearWorld(dim=1, noise=name).keeps_noise(spec))
     chosen = next(inside, "rademacher")
     words = scenario.words.replace("Gaussian", WITHIN_A_RANGE[chosen])
     return replace(scenario, words=words, world={**scenario.world, "noise": chosen})
@@ -292,7 +291,7 @@ def _rewards(run: Simulation, whole: SafetySpec, context: Array, action: Array) 
         numbers = np.arange(1.0, len(action) + 1.0)[:, None]
         seen = Prediction(reward, cost, 0.0, 0.0, 0.0, 0.0, world.dim, context=context)
         asked = Asked(context, 0.0, numbers, world.baseline_cost)
-        known = clairvoyant(binary_cost="costs of 0 or 1" in world.facts).decide(seen, whole, asked)[1]
+        known = world.clairvoyant().decide(seen, whole, asked)[1]
     best = np.asarray(dose.reward.effect(dose.cost.action(np.where(reward >= 0.0, known, 0.0))))
     return np.asarray(dose.reward.effect(action)) * reward, best * reward
 
