@@ -315,3 +315,74 @@ def test_a_choice_beyond_its_own_bound_or_the_dial_is_never_advised(method: Any,
     with pytest.raises(safedial.InvalidInput, match=words):
         agent.ask(CONTEXTS[0])
     assert agent.decisions == 0
+
+
+BOUNDS = {
+    "a number": (0.2, r"bound of policy 'wrong' = 0.2: must be a Bound; let `bound` return Bound\("),
+    "nothing": (None, "bound .* = None: must be a Bound"),
+    "a tuple": ((1.0, 0.2, {}), "bound .*: must be a Bound"),
+    "no largest": (Bound(1.0, None, {}), "largest .* = None: must be"),
+    "text": (Bound(1.0, "0.2", {}), "largest .* = '0.2': must be"),
+    "no index": (Bound(None, 0.2, {}), "index .* = None: must be"),
+}
+
+
+@pytest.mark.parametrize("kind", BOUNDS)
+def test_what_is_no_bound_is_refused_by_name(kind: str) -> None:
+    given, words = BOUNDS[kind]
+    own = type("Wrong", (Mean,), {"name": "wrong", "bound": lambda self, state, asked: given})()
+    for use in (
+        lambda: safedial.Agent(3, SPEC, policy=own).ask(CONTEXTS[0]),
+        lambda: safedial.simulate(own, LinearWorld(dim=3), SPEC, rounds=2, seeds=1),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            use()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (Bound(1.0, np.full(3, 0.1), {}), "largest .*: must be a number; look at `bound`"),
+        (Bound(1.0, 0.1, None), "numbers .* = None: must be a dict of plain values"),  # pyright: ignore[reportArgumentType]
+        (Bound(1.0, 0.1, {"x": object()}), "numbers of a bound .*: cannot be kept: numbers, text, None"),
+        (Bound(1.0, 0.1, {"x": {1, 2}}), "numbers of a bound .*: cannot be kept"),
+        (Bound(1.0, 0.1, {"x": np.zeros(2)}), "numbers of a bound .*: cannot be kept"),
+    ],
+)
+def test_an_agent_refuses_what_is_not_of_one_lane_or_cannot_be_kept(given: Bound, words: str) -> None:
+    own = type("Wrong", (Mean,), {"name": "wrong", "bound": lambda self, state, asked: given})
+    agent = safedial.Agent(3, SPEC, policy=own())
+    with pytest.raises(InvalidInput, match=words):
+        agent.ask(CONTEXTS[0])
+    assert agent.decisions == 0
+
+
+def test_no_choice_is_refused_by_name_and_a_mistake_inside_one_is_shown_as_it_is() -> None:
+    def mistaken(self: Any, bound: Any, asked: Any) -> Any:
+        return bound.largest + asked.proposal
+
+    for choose, error, words in (
+        (lambda self, bound, asked: None, InvalidInput, "choice of policy 'none' = None: must be .*look at `choose`"),
+        (mistaken, TypeError, "unsupported operand"),
+    ):
+        own = type("Choosing", (Mean,), {"name": "none", "choose": choose})
+        for use in (
+            lambda own=own: safedial.Agent(3, SPEC, policy=own()).ask(CONTEXTS[0]),
+            lambda own=own: safedial.simulate(own(), LinearWorld(dim=3), SPEC, rounds=2, seeds=1),
+        ):
+            with pytest.raises(error, match=words):
+                use()
+
+
+@pytest.mark.parametrize("largest", [math.nan, -0.5, 1.7])
+def test_a_simulation_blames_the_bound_for_what_the_bound_gave(largest: float) -> None:
+    given = {"name": "wrong", "bound": lambda self, state, asked: Bound(1.0, largest + 0.0 * state["cost"], {})}
+    own = type("Wrong", (Mean,), given)
+    with pytest.raises(InvalidInput, match=r"must lie in \[0, 1\]; let `bound` give a `largest` in \[0, 1\]"):
+        safedial.simulate(own(), LinearWorld(dim=3), SPEC, rounds=2, seeds=1)
+
+
+def test_a_unit_that_there_is_not_is_refused() -> None:
+    own = type("InMilligrams", (Mean,), {"name": "mg", "unit": "mg"})
+    with pytest.raises(InvalidInput, match="unit = 'mg': is not what mg may decide in; choose intensity or setting"):
+        safedial.Agent(3, SPEC, policy=own())

@@ -122,7 +122,7 @@ def test_a_class_of_ones_own_needs_a_name_of_its_own_wherever_it_enters(policy, 
 )
 @pytest.mark.filterwarnings("ignore:invalid value")
 def test_an_intensity_outside_0_to_1_is_refused_by_the_policy_s_name(change, value, dose, engine):
-    words = rf"intensity of policy 'mine' = {value}.*: must lie in \[0, 1\]; let `choose` return intensities from 0"
+    words = rf"intensity of policy 'mine' = {value}.*: must lie in \[0, 1\]; let `bound` give a `largest` in"
     policy = Changed(give=lambda given, bound, asked: change(given, asked.number))
     with pytest.raises(InvalidInput, match=words):
         simulate(policy, WORLD, make_spec(), rounds=40, seeds=2, dose=dose, engine=engine)
@@ -131,16 +131,22 @@ def test_an_intensity_outside_0_to_1_is_refused_by_the_policy_s_name(change, val
 def test_rounding_at_the_ends_is_no_fault():
     policy = Changed(give=lambda dose, bound, asked: dose * 0.0 + (1.0 + 1e-15 if asked.number < 20 else -1e-15))
     assert simulate(policy, WORLD, make_spec(), rounds=40, seeds=2).rounds == 40
-    assert Agent(3, make_spec(), policy=policy).ask([0.3, 0.2, 0.1]).action == pytest.approx(1.0)
+
+    def ask(give):
+        return Agent(3, make_spec(), policy=Changed(give=give)).ask([0.3, 0.2, 0.1])
+
+    above, below = ask(lambda dose, bound, asked: dose * (1.0 + 1e-15)), ask(lambda dose, bound, asked: -1e-15)
+    assert (above.action, below.action) == (above.safe_action, 0.0)
 
 
 @pytest.mark.parametrize("bad", [2.0, np.nan])
 def test_an_agent_advises_no_intensity_outside_0_to_1(bad):
     policy = Changed(give=lambda dose, bound, asked: bad if asked.number > 1 else dose)
+    words = "exceeds its own bound" if bad > 1.0 else "must be at least 0"
     agent = Agent(3, make_spec(), policy=policy)
     first = agent.ask([0.3, 0.2, 0.1])
     for _ in range(2):
-        with pytest.raises(InvalidInput, match=r"intensity of policy 'mine' = .*: must lie in \[0, 1\]"):
+        with pytest.raises(InvalidInput, match=rf"choice of policy 'mine' = .*: {words}"):
             agent.ask([0.3, 0.2, 0.1])
     agent.tell(first, reward=0.1, cost=0.1)
     assert agent.informative_rounds == 1

@@ -17,7 +17,7 @@ from safedial.policies.bayes import hp_bayes
 from safedial.policies.conformal import hp_conformal
 from safedial.policies.linear import hp_probe, hp_ucb
 from safedial.policies.nonlinear import nonlinear_hp_probe, nonlinear_hp_ucb
-from safedial.policies.policy import Policy, missing_methods
+from safedial.policies.policy import UNITS, Policy, missing_methods
 from safedial.policies.shield import HPShield, hp_shield
 from safedial.policies.student import hp_student
 
@@ -112,8 +112,12 @@ def _check_own(policy: Policy) -> None:
     require(name and name not in FACTORIES, "policy", kind, words, 'give the class one: name = "..."')
     rule, way_out = f"is not what a policy may claim, and {name} does", "choose " + ", ".join(OF_POLICIES)
     require(policy.guarantee in OF_POLICIES, "guarantee", policy.guarantee, rule, way_out)
+    unit: Any = type(policy).unit  # of a shield it depends on the task
+    rule, way_out = f"is not what {name} may decide in", "choose " + " or ".join(UNITS)
+    require(unit in UNITS or not isinstance(unit, str), "unit", unit, rule, way_out)
     missing = missing_methods(policy)
-    require(not missing, "policy", name, f"lacks {', '.join(missing)}", "define it as policies.policy says")
+    way_out = "define it as docs/extend.md says, under 'A policy with a state of its own'"
+    require(not missing, "policy", name, f"lacks {', '.join(missing)}", way_out)
 
 
 def guaranteed_risk(policy: Policy, spec: SafetySpec) -> Any:

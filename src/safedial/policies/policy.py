@@ -30,7 +30,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from safedial.bounds.rounding import rounded_spec
-from safedial.errors import is_number, is_whole, require
+from safedial.errors import is_number, is_whole, refusal, require
 from safedial.model.dial import Dial, Features
 from safedial.model.dose import Dose
 from safedial.model.guarantee import GUARANTEES
@@ -448,6 +448,9 @@ class Policy:
         return not changed
 
 
+UNITS = ("intensity", "setting")
+"""What bounds and choices may be in."""
+
 REQUIRED = ("init", "bound")
 """The methods without a default; a policy that learns needs `tell` too."""
 
@@ -518,17 +521,34 @@ def check_intensities(policy: str, lowest: Any, highest: Any) -> None:
     >>> check_intensities("mine", 0.2, 1.5)
     Traceback (most recent call last):
     ...
-    safedial.errors.InvalidInput: intensity of policy 'mine' = 1.5: must lie in [0, 1]; let `choose` return ...
+    safedial.errors.InvalidInput: intensity of policy 'mine' = 1.5: must lie in [0, 1]; let `bound` give a `largest` ...
     """
     lowest, highest = float(lowest), float(highest)
     inside = lowest >= -INTENSITY_ROUNDING and highest <= 1.0 + INTENSITY_ROUNDING
     outside = highest if highest > 1.0 else lowest
-    way_out = "let `choose` return intensities from 0 to the bound's `largest`"
+    way_out = "let `bound` give a `largest` in [0, 1], and let `choose` return intensities from 0 to it"
     require(inside, f"intensity of policy {policy!r}", outside, "must lie in [0, 1]", way_out)
 
 
+def check_found(policy: Policy, found: Any, chosen: Any = 0.0, *, one_lane: bool = False) -> None:
+    """Refuse what `bound` or `choose` gave, if it is not of the right kind. To be called where using it has failed."""
+    whose, way_out = f"of policy {policy.name!r}", "let `bound` return Bound(index, largest, numbers)"
+    require(isinstance(found, Bound), f"bound {whose}", found, "must be a Bound", way_out)
+    mapping = isinstance(found.numbers, dict)
+    require(mapping, f"numbers {whose}", found.numbers, "must be a dict of plain values by name", way_out)
+    rule = "must be a number" if one_lane else "must be numbers, one for each lane"
+    for name, value, method in (
+        ("index", found.index, "bound"),
+        ("largest", found.largest, "bound"),
+        ("choice", chosen, "choose"),
+    ):
+        kind = getattr(value, "dtype", None) or np.asarray(value).dtype
+        proper = kind.kind in "bifu" and not (one_lane and np.ndim(value))
+        require(proper, f"{name} {whose}", value, rule, f"look at `{method}`")
+
+
 def plain(value: Any) -> Any:
-    """A value of one lane as a log holds it: plain, and None for a number that is not finite.
+    """A value of one lane as a log holds it: plain, and None for a number that is not finite. Others are refused.
 
     >>> plain(np.float64(2.0)), plain(float("inf")), plain("sign")
     (2.0, None, 'sign')
@@ -540,4 +560,10 @@ def plain(value: Any) -> Any:
         return value
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
         value = value.item()
+    if not isinstance(value, PLAIN):
+        rule = "cannot be kept: numbers, text, None, and lists and dicts of these can"
+        raise refusal("numbers of a bound", value, rule, "look at `bound`")
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+PLAIN = (float, int, str, list, tuple, dict, type(None))

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.bounds.rounding import round_down
-from safedial.errors import refusal, require
+from safedial.errors import require
 from safedial.io import card, named_values
 from safedial.model.dial import Dial
 from safedial.model.guarantee import GUARANTEES
-from safedial.policies.policy import Bound, Decided, Terms, plain
+from safedial.policies.policy import INTENSITY_ROUNDING, Bound, Decided, Terms, plain
 from safedial.rounds.outcome import Asked
 from safedial.rounds.rules import Rules
 
@@ -310,7 +310,7 @@ def decide(
     if not fallback_reason and not found.certified:
         fallback_reason = "no_certified_action"
     if not fallback_reason:
-        check_choice(rules, found)
+        found = checked_choice(rules, found)
     if fallback_reason:
         safe_setting, setting = None, rules.fallback_action
         if fallback_reason in START_UNSAFE and setting == rules.start_action:
@@ -327,23 +327,23 @@ def decide(
     )
 
 
-def check_choice(rules: Rules, found: Found) -> None:
-    """Refuse a choice beyond the policy's own bound, and a bound beyond the dial's end, whoever wrote the policy."""
+def checked_choice(rules: Rules, found: Found) -> Found:
+    """What was found. A choice beyond the policy's own bound is refused, and a bound beyond the dial's end, whoever
+    wrote the policy; what rounding alone put there is cut.
+    """
     low, high = (rules.dial.low, rules.dial.high) if rules.policy.unit == "setting" else (0.0, 1.0)
     if low <= found.chosen <= found.largest <= high and found.index == found.index:
-        return
-    name = f"of policy {rules.policy.name!r}"
+        return found
+    name, near = f"of policy {rules.policy.name!r}", INTENSITY_ROUNDING * (high - low)
     require(found.index == found.index, f"index {name}", found.index, "must be a number", "look at `bound`")
-    require(
-        low <= found.largest <= high,
-        f"largest {name}",
-        found.largest,
-        f"must lie in [{low:g}, {high:g}]",
-        "look at `bound`",
-    )
-    way_out = "let `choose` return at most the bound's `largest`"
-    require(low <= found.chosen, f"choice {name}", found.chosen, f"must be at least {low:g}", way_out)
-    raise refusal(f"choice {name}", found.chosen, f"exceeds its own bound, {found.largest:g}", way_out)
+    inside = low - near <= found.largest <= high + near
+    rule, way_out = f"must lie in [{low:g}, {high:g}]", "let `choose` return at most the bound's `largest`"
+    require(inside, f"largest {name}", found.largest, rule, "look at `bound`")
+    require(low - near <= found.chosen, f"choice {name}", found.chosen, f"must be at least {low:g}", way_out)
+    rule = f"exceeds its own bound, {found.largest:g}"
+    require(found.chosen <= found.largest + near, f"choice {name}", found.chosen, rule, way_out)
+    largest = min(max(found.largest, low), high)
+    return found._replace(largest=largest, chosen=min(max(found.chosen, low), largest))
 
 
 def settings_of(rules: Rules, found: Found) -> tuple[float, float]:

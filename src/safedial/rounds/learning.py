@@ -19,7 +19,7 @@ from safedial.bounds.rounding import round_up
 from safedial.errors import InvalidInput
 from safedial.model.namespace import Array
 from safedial.policies import table
-from safedial.policies.policy import KNOWN, LEFT_OUT, LOST, THROTTLED, Asked, Bound, Policy, Told
+from safedial.policies.policy import KNOWN, LEFT_OUT, LOST, THROTTLED, Asked, Bound, Policy, Told, check_found
 from safedial.rounds.decision import Decision, decide
 from safedial.rounds.outcome import Asked as Question
 from safedial.rounds.outcome import Round, Sample, check_reported, joined
@@ -108,9 +108,13 @@ class Learning:
         advice = Advice(asked, policy.bound(state, asked))
         if state is self._state:
             self._seen = advice
-        chosen = policy.choose(advice.bound, asked)
-        given = {"number": number, "stop_reason": stop_reason or self._alarm(state), "starts": self.starts}
-        return decide(rules, question, advice.bound, chosen, **given), advice
+        given, chosen = {"number": number, "stop_reason": stop_reason or self._alarm(state), "starts": self.starts}, 0.0
+        try:
+            chosen = policy.choose(advice.bound, asked)
+            return decide(rules, question, advice.bound, chosen, **given), advice
+        except (AttributeError, TypeError, ValueError):
+            check_found(policy, advice.bound, chosen, one_lane=True)
+            raise
 
     def check_questions(self, questions: list[Question], decided: int) -> None:
         """Refuse several questions if one cannot be answered, before any is; the error names its row. `decided` is how

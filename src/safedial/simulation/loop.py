@@ -21,7 +21,7 @@ from safedial.model.dose import Dose
 from safedial.model.noise_scale import check_rises
 from safedial.model.spec import SafetySpec, as_columns, check_grids
 from safedial.policies import Policy, rows_learn_alike
-from safedial.policies.policy import Asked, Bound, Task, check_intensities
+from safedial.policies.policy import Asked, Bound, Task, check_found, check_intensities
 from safedial.simulation.rule import (
     CURVES,
     TOTALS,
@@ -146,6 +146,7 @@ class Batch:
             decided = self.rule.decide(self.state, float(number), now, coin)
             intensity = decided[2].intensity
             if number == 1:
+                check_found(self.policy, decided[1], decided[2].chosen)
                 check_given(self.policy, decided[2], shape[1:])
                 check_intensities(self.policy.name, np.min(intensity), np.max(intensity))
             if self.setting.observe:

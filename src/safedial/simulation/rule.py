@@ -21,7 +21,7 @@ from safedial.model.dose import Dose
 from safedial.model.namespace import namespace, where
 from safedial.model.spec import SafetySpec
 from safedial.policies import Policy
-from safedial.policies.policy import KNOWN, LEFT_OUT, Asked, Bound, Told
+from safedial.policies.policy import KNOWN, LEFT_OUT, Asked, Bound, Told, check_found
 from safedial.simulation.world import Array, Exposure, World, fits
 
 
@@ -121,7 +121,11 @@ class Rule(NamedTuple):
         policy.begin(state, asked)
         if known is None:
             found = policy.bound(state, asked)
-            chosen, largest = policy.choose(found, asked), found.largest
+            try:
+                chosen, largest = policy.choose(found, asked), found.largest
+            except (AttributeError, TypeError):
+                check_found(policy, found)
+                raise
         else:
             found = Bound(now.reward_mean, known, {}, certified=known == known)
             chosen, largest = where(now.reward_mean >= 0.0, known, 0.0 * known), known
