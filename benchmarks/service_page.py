@@ -24,11 +24,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 def fill(storage: str, decisions: int) -> None:
     """A study with so many decisions, each with its outcome but the last hundred."""
-    from safedial.study.manage import create_study
     from safedial.study.store import Store
+    from safedial.study.study import Study
 
     with Store(storage) as store:
-        study = create_study("long", SPEC, storage=store)
+        study = Study.create("long", SPEC, storage=store)
         drawn = contexts(decisions, 3)
         units = np.array(drawn) @ TRUTH + 0.2 * np.random.default_rng(4).standard_normal((decisions, 2))
         for first in range(0, decisions, 250):

@@ -53,11 +53,11 @@ def dated(days: float) -> Any:
 
 def fill(store: Any) -> Any:
     """A few days of a ward."""
-    from safedial.study.manage import create_study
+    from safedial.study.study import Study
 
     random = np.random.default_rng(3)
     with dated(5.2) as wait:
-        study = create_study("vancomycin", SPEC, storage=store, actor="dr.weber")
+        study = Study.create("vancomycin", SPEC, storage=store, actor="dr.weber")
         for number in range(ROUNDS):
             wait(STEP)
             weight, clearance = round(float(random.uniform(50, 100)), 1), round(float(random.uniform(30, 120)))

@@ -18,8 +18,8 @@ import uvloop
 
 from benchmarks.service_load import SPEC, load, memory_mb, serving
 from safedial.study.keys import create_key
-from safedial.study.manage import create_study
 from safedial.study.store import Store
+from safedial.study.study import Study
 
 HALF_OPEN, HEADER_BYTES, CALLERS = 1_100, 64 * 2**20, 200
 
@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="safedial-soak-") as folder:
         storage = f"sqlite:///{folder}/attacked.db"
         with Store(storage) as store:
-            create_study("load", SPEC, storage=store)
+            Study.create("load", SPEC, storage=store)
             key, _ = create_key(store, "decide", reason="soak", actor="soak")
         with serving(storage) as port:
             server = next(each for each in psutil.Process().children() if "serve" in each.cmdline())

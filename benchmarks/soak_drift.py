@@ -17,8 +17,8 @@ import psutil
 
 from benchmarks.service_load import SPEC, TRUTH, Wire, contexts, memory_mb, post, serving
 from safedial.service.client import Client
-from safedial.study.manage import create_study
 from safedial.study.store import Store
+from safedial.study.study import Study
 from safedial.study.verify import verify_study
 
 MISSING, CORRECTED, GIVEN_UP = 0.05, 0.03, 25
@@ -32,10 +32,10 @@ CONNECTIONS, BATCH, CORRECTIONS, RECENT = 8, 250, 1_000, 200
 RESTART = """
 import sys, time
 from safedial.study.store import Store
-from safedial.study.manage import open_study
+from safedial.study.study import Study
 started = time.perf_counter()
 with Store(sys.argv[1]) as store:
-    open_study("long", storage=store).ask([0.1] * 16)
+    Study.open("long", storage=store).ask([0.1] * 16)
     print(time.perf_counter() - started)
 """
 
@@ -183,7 +183,7 @@ def _fill(storage: str, decisions: int, seed: int) -> None:
     told: list[tuple[str, float]] = []
     lost: list[str] = []
     with Store(storage) as store:
-        study = create_study("long", SPEC, storage=store)
+        study = Study.create("long", SPEC, storage=store)
         for first in range(0, decisions, BATCH):
             rows = [row % len(drawn) for row in range(first, min(first + BATCH, decisions))]
             made = [each.result() for each in [study.ask(drawn[row], wait=False) for row in rows]]

@@ -23,7 +23,6 @@ from safedial.errors import require
 from safedial.model.spec import CONSTANTS
 from safedial.study.answer import read_id
 from safedial.study.database import reading
-from safedial.study.manage import create_study
 from safedial.study.operations import ask, expire, tell
 from safedial.study.reducer import Noted
 from safedial.study.replay_log import Source, load_state, replay
@@ -50,7 +49,7 @@ def bench_load(storage: str | None, *, dim: int, decisions: int, threads: int) -
     report: dict[str, Any] = {"dim": dim, "threads": threads, "decisions": decisions}
     with _opened(storage) as store:
         for name, outcome in (("asks", False), ("rounds", True)):
-            study = create_study(f"load-{name}-{time.time_ns()}", study_spec(dim), storage=store)
+            study = Study.create(f"load-{name}-{time.time_ns()}", study_spec(dim), storage=store)
             waits, seconds, processor = _drive(study, decisions, threads, outcome)
             report |= {
                 f"{name}_per_second": decisions / seconds,
@@ -68,7 +67,7 @@ def bench_log(
     require(events >= 10, "events", events, "must be at least 10")
     rounds = (events - 1) * 100 // 201
     with _opened(storage) as store:
-        study = create_study(f"log-{time.time_ns()}", study_spec(dim), storage=store)
+        study = Study.create(f"log-{time.time_ns()}", study_spec(dim), storage=store)
         filled = seconds_of(lambda: _fill(study, rounds, progress))
         with reading(store.engine) as connection:
             source = Source(connection, study._id, study.name)

@@ -218,12 +218,12 @@ def export_columns() -> list[str]:
 
 def exported_columns() -> list[str]:
     """The columns of a small study's table: every one that any study may have, but for its own names."""
-    from safedial import create_study
+    from safedial import Study
 
     guarantee = {"threshold": 0.5, "total_risk": 0.02, "reward_noise": 0.3, "cost_noise": 0.3, "coefficient_bound": 1}
     spec = {**guarantee, "context_bound": 1, "features": {"names": ["FEATURE"]}, "fallback_action": 0}
     with tempfile.TemporaryDirectory() as folder:
-        study = create_study("columns", spec, storage=f"sqlite:///{folder}/store.db")
+        study = Study.create("columns", spec, storage=f"sqlite:///{folder}/store.db")
         made = study.ask({"FEATURE": 0.5}, unit="unit", visit="visit", meta={"NAME": "value"})
         study.tell(made.id, reward=0.0, cost=0.0, observed_at=datetime.now(UTC))
         written = study.export(f"{folder}/rounds.csv")

@@ -11,7 +11,7 @@ import tempfile
 
 import numpy as np
 
-from safedial import create_study
+from safedial import Study
 from safedial.study.store import Store
 
 SPEC = {
@@ -32,7 +32,7 @@ LATE = 5
 def main(count: int) -> None:
     rng, waiting = np.random.default_rng(0), []
     with tempfile.TemporaryDirectory() as folder, Store(f"sqlite:///{folder}/trial.db") as store:
-        study = create_study("infusion", SPEC, storage=store)
+        study = Study.create("infusion", SPEC, storage=store)
         for number in range(count):
             age, weight = rng.uniform(20, 80), rng.uniform(50, 100)
             decision = study.ask({"age": age, "weight": weight}, unit=f"P-{number}", visit="day 1")

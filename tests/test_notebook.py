@@ -14,11 +14,11 @@ from safedial import (
     Features,
     LinearWorld,
     MissingExtra,
+    Study,
     calibrate,
     calibrate_bracket,
     check_log,
     choose,
-    create_study,
     evaluate,
     plan,
     replay,
@@ -100,7 +100,7 @@ def test_a_simulation_says_whether_its_guarantee_is_proved(policy, means):
 
 
 def test_a_study_its_decisions_and_its_verification_have_tables(tmp_path):
-    study = create_study("trial", make_spec(), storage=f"sqlite:///{tmp_path}/trial.db", dim=2)
+    study = Study.create("trial", make_spec(), storage=f"sqlite:///{tmp_path}/trial.db", dim=2)
     decision = study.ask([0.6, 0.3])
     study.tell(decision.id, reward=0.1, cost=0.05)
     assert "Decision trial" in words(decision)

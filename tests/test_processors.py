@@ -10,8 +10,8 @@ import pytest
 from safedial.study.database import sa
 from safedial.study.event import START, Event, canonical, digest
 from safedial.study.log import append_events, read_events
-from safedial.study.manage import open_study
 from safedial.study.store import Store
+from safedial.study.study import Study
 from safedial.study.verify import verify_study
 from tests.processors import AVAILABLE, CHOSEN, environment, shortfall
 from tests.study.elsewhere import STUDIES
@@ -39,7 +39,7 @@ def test_a_study_that_another_processor_wrote_verifies_and_goes_on(written, tmp_
     inexact = {}
     for processor in AVAILABLE:
         with Store(f"sqlite:///{shutil.copy(written / f'{processor}.db', tmp_path)}") as store:
-            study = open_study(name, storage=store)
+            study = Study.open(name, storage=store)
             report = study.verify()
             assert (processor, report.ok, report.problem) == (processor, True, "")
             inexact[processor] = report.inexact

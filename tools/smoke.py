@@ -76,11 +76,11 @@ def data(folder: Path) -> str:
 def service(folder: Path) -> str:
     from safedial.service.client import Client
     from safedial.service.server import running
-    from safedial.study.manage import create_study
     from safedial.study.store import Store
+    from safedial.study.study import Study
 
     with Store(f"sqlite:///{folder / 'trial.db'}") as store:
-        study = create_study("infusion", SPEC, dim=2, fallback_action=0.0, storage=store, actor="smoke")
+        study = Study.create("infusion", SPEC, dim=2, fallback_action=0.0, storage=store, actor="smoke")
         decision = study.ask([0.6, 0.3])
         study.tell(decision.id, reward=0.1, cost=0.1)
         assert study.verify().ok

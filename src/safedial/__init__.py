@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from safedial.simulation.replay import replay
     from safedial.simulation.replay_arguments import Replay
     from safedial.simulation.run import Simulation, simulate
-    from safedial.study.manage import create_study, open_study
     from safedial.study.study import Study
     from safedial.tools.bracket_calibration import calibrate_bracket
     from safedial.tools.calibration import calibrate
@@ -75,7 +74,6 @@ _PUBLIC = {
     "simulation.comparison": "compare Comparison",
     "simulation.run": "simulate Simulation",
     "rounds.specfile": "load_spec save_spec SpecFile",
-    "study.manage": "create_study open_study",
     "study.study": "Study",
     "simulation.check_policy": "check_policy",
     "simulation.linear_world": "DataWorld LinearWorld",
@@ -118,7 +116,6 @@ __all__ = [
     "choose",
     "clairvoyant",
     "compare",
-    "create_study",
     "epsilon_greedy",
     "evaluate",
     "fixed",
@@ -136,7 +133,6 @@ __all__ = [
     "nonlinear_hp_probe",
     "nonlinear_hp_ucb",
     "on_expectation",
-    "open_study",
     "plan",
     "power",
     "read_log",

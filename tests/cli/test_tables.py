@@ -5,11 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from safedial import open_study
 from safedial.cli.output import print_table
 from safedial.model.dial import rounded_down
-from safedial.study.manage import create_study
 from safedial.study.store import Store
+from safedial.study.study import Study
 from tests.program import run
 from tests.study.conftest import SPEC
 
@@ -22,7 +21,7 @@ def narrow(monkeypatch):
 def test_the_course_of_a_unit_is_whole(tmp_path):
     storage = f"sqlite:///{tmp_path}/t.db"
     with Store(storage) as store:
-        study = create_study("t", SPEC, storage=store)
+        study = Study.create("t", SPEC, storage=store)
         advice = study.ask([0.2, 0.1], unit="ward 3 P-04", visit="day 1")
         study.tell(advice.id, reward=-3.6931234e-05, cost=-1.2341234e-05, applied_action=advice.action / 3.000001)
     done = run("study", "units", "t", "ward 3 P-04", "--storage", storage)
@@ -53,14 +52,14 @@ def test_words_are_parted_before_numbers_and_numbers_never(capsys):
 def test_the_status_names_the_decision_that_learning_waits_for(tmp_path):
     storage = f"sqlite:///{tmp_path}/t.db"
     with Store(storage) as store:
-        study = create_study("t", SPEC, storage=store)
+        study = Study.create("t", SPEC, storage=store)
         first, second = study.ask([0.2, 0.1]), study.ask([0.2, 0.1])
         study.tell(second.id, reward=0.0, cost=0.0)
     words = ["study", "status", "t", "--storage", storage]
     assert f"learning waits for {first.id}" in " ".join(run(*words).stdout.split())
     assert json.loads(run(*words, "--json").stdout)["waits_for"] == first.seq
     with Store(storage) as store:
-        open_study("t", storage=store).tell(first.id, reward=0.0, cost=0.0)
+        Study.open("t", storage=store).tell(first.id, reward=0.0, cost=0.0)
     assert "learning waits for none" in " ".join(run(*words).stdout.split())
 
 

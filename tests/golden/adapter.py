@@ -454,7 +454,7 @@ class LiveStudy:
     """One study in a store of its own, at a time that only `wait` and one minute for each write move on."""
 
     def __init__(self, folder: Any, name: str, stated: Mapping[str, Any]) -> None:
-        from safedial.study.manage import create_study
+        from safedial.study.study import Study
 
         self.name, self.at, self.patches = name, START, ExitStack()
         self.folder = Path(folder) / f"golden-{name}"
@@ -467,7 +467,7 @@ class LiveStudy:
         self.patches.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
         self.store = self._store()
-        self.study = create_study(name, stated_of(stated), storage=self.store, actor="golden")
+        self.study = Study.create(name, stated_of(stated), storage=self.store, actor="golden")
 
     def _store(self) -> Any:
         from safedial.study.store import Store
@@ -484,11 +484,11 @@ class LiveStudy:
         self.at += int(hours * HOUR)
 
     def reopen(self) -> None:
-        from safedial.study.manage import open_study
+        from safedial.study.study import Study
 
         self.store.close()
         self.store = self._store()
-        self.study = open_study(self.name, storage=self.store, actor="golden")
+        self.study = Study.open(self.name, storage=self.store, actor="golden")
 
     def close(self) -> None:
         self.store.close()

@@ -189,11 +189,11 @@ def test_what_no_policy_can_guarantee_is_refused_by_name(guarantee: Any) -> None
 
 def test_a_study_runs_and_verifies_it(tmp_path: Path) -> None:
     storage, fields = f"sqlite:///{tmp_path}/own.db", {**SPEC.to_dict(), "dim": 3, "fallback_action": 0}
-    study = safedial.create_study("own", fields, storage=storage, policy=Mean())
+    study = safedial.Study.create("own", fields, storage=storage, policy=Mean())
     for context in CONTEXTS:
         study.tell(study.ask(context).id, reward=0.2, cost=0.3)
     study.store.close()
-    again = safedial.open_study("own", storage=storage, policy=Mean())
+    again = safedial.Study.open("own", storage=storage, policy=Mean())
     assert again.verify().ok
     again.store.close()
 
@@ -223,7 +223,7 @@ def test_the_certificate_of_a_rule_with_other_numbers_shows_what_there_is(tmp_pa
     """The estimate, which is the package's, and the rule's own numbers; nothing of a bound that it does not tell."""
     agent = safedial.Agent(3, SPEC, policy=Terse())
     fields = {**SPEC.to_dict(), "dim": 3, "fallback_action": 0}
-    study = safedial.create_study("own", fields, storage=f"sqlite:///{tmp_path}/own.db", policy=Terse())
+    study = safedial.Study.create("own", fields, storage=f"sqlite:///{tmp_path}/own.db", policy=Terse())
     for context in CONTEXTS:
         asked = study.ask(context)
         decision = agent.ask(context)

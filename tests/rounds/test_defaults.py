@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from safedial import Agent, Cost, Dial, SafetySpec, create_study, hp_probe
+from safedial import Agent, Cost, Dial, SafetySpec, Study, hp_probe
 from safedial.model.noise_scale import with_sensor
 from safedial.rounds.specfile import SpecFile, parse_spec, spec_text
 from safedial.tools.calibration import fold_curve_error
@@ -48,7 +48,7 @@ def test_the_largest_of_several_noises_sets_the_ridge():
 def test_studies_and_spec_files_follow_the_rule_too(tmp_path):
     file = parse_spec(spec_text(SpecFile(spec=SPEC, dim=2, policy={"name": "hp_probe"})))
     assert chosen(file.agent()) == TIGHT
-    study = create_study("new", SPEC, dim=2, fallback_action=0, storage=f"sqlite:///{tmp_path}/new.db")
+    study = Study.create("new", SPEC, dim=2, fallback_action=0, storage=f"sqlite:///{tmp_path}/new.db")
     with study.store:
         rules = study.spec.rules
         assert (rules.policy.options["radius"], rules.spec.ridge) == ("self-normalised", 2.55)

@@ -128,12 +128,12 @@ def test_context_columns_must_be_there_and_not_be_outcomes():
 
 
 def test_a_studys_export_is_a_log_up_to_the_first_unknown_outcome(tmp_path):
-    from safedial.study.manage import create_study
+    from safedial.study.study import Study
     from safedial.tools.checks import watch_log
 
     spec = make_spec(cost_noise=0.3, reward_noise=0.3)
     features = Features(names=("age",), center=(50,), scale=(50,), intercept=False)
-    study = create_study(
+    study = Study.create(
         "trial", spec, dim=1, features=features, storage=f"sqlite:///{tmp_path / 'trial.db'}", dial=Dial(high=20)
     )
     decisions = [study.ask([age]) for age in (60, 70, 80, 90, 95)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from safedial import Agent, InvalidInput, Policy, SafetySpec, create_study, make_policy, open_study, simulate
+from safedial import Agent, InvalidInput, Policy, SafetySpec, Study, make_policy, simulate
 from safedial.policies.policy import KNOWN, Bound, Terms, option
 from safedial.simulation.linear_world import LinearWorld
 from safedial.study.study_errors import StudyError
@@ -93,7 +93,7 @@ def test_a_certificate_says_whose_proof_it_is():
 
 def test_it_runs_a_study_that_goes_on_when_it_is_given_again(tmp_path):
     storage = f"sqlite:///{tmp_path}/own.db"
-    study = create_study("own", SPEC, storage=storage, dim=2, policy=Cautious(), fallback_action=0.1)
+    study = Study.create("own", SPEC, storage=storage, dim=2, policy=Cautious(), fallback_action=0.1)
     decisions = [study.ask(context) for context in CONTEXTS]
     for decision in decisions:
         study.tell(decision.id, reward=0.1, cost=0.4 * decision.intensity)
@@ -104,7 +104,7 @@ def test_it_runs_a_study_that_goes_on_when_it_is_given_again(tmp_path):
     assert study.events(limit=1)["events"][0]["body"]["spec"]["policy"] == {"name": "cautious", "window": 5}
     study.store.close()
 
-    again = open_study("own", storage=storage, policy=Cautious())
+    again = Study.open("own", storage=storage, policy=Cautious())
     assert again.state_digest() == digest
     assert again.decision(before.id).certificate == before.certificate
     assert "only the mean cost" in again.explain(before.id)
@@ -112,7 +112,7 @@ def test_it_runs_a_study_that_goes_on_when_it_is_given_again(tmp_path):
     assert again.ask([0.1, 0.2]).action > 0.0
     assert again.verify().ok
     assert (
-        create_study(
+        Study.create(
             "own", SPEC, storage=again.store, dim=2, policy=Cautious(), fallback_action=0.1, load_if_exists=True
         ).spec.fields
         == again.spec.fields
@@ -122,16 +122,16 @@ def test_it_runs_a_study_that_goes_on_when_it_is_given_again(tmp_path):
 
 def test_a_study_is_not_opened_without_its_policy_nor_with_another(tmp_path):
     storage = f"sqlite:///{tmp_path}/own.db"
-    create_study("own", SPEC, storage=storage, dim=2, policy=Cautious(), fallback_action=0.1).store.close()
+    Study.create("own", SPEC, storage=storage, dim=2, policy=Cautious(), fallback_action=0.1).store.close()
     with pytest.raises(StudyError, match=r"is your own, which a log cannot hold; .* policy=\.\.\.") as refused:
-        open_study("own", storage=storage)
+        Study.open("own", storage=storage)
     assert refused.value.code == "own_policy"
     with pytest.raises(InvalidInput, match="differs from the study's policy in these options: window"):
-        open_study("own", storage=storage, policy=Cautious(window=6))
+        Study.open("own", storage=storage, policy=Cautious(window=6))
     with pytest.raises(InvalidInput, match="must be the study's, 'cautious'"):
-        open_study("own", storage=storage, policy=Reckless())
+        Study.open("own", storage=storage, policy=Reckless())
     with pytest.raises(InvalidInput, match="there is no such policy"):
-        create_study("other", SPEC, storage=storage, dim=2, policy="cautious")
+        Study.create("other", SPEC, storage=storage, dim=2, policy="cautious")
 
 
 @pytest.mark.parametrize(

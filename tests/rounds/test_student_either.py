@@ -6,21 +6,12 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from safedial import (
-    Agent,
-    Cost,
-    InvalidInput,
-    LinearWorld,
-    SafetySpec,
-    create_study,
-    hp_conformal,
-    hp_student,
-)
+from safedial import Agent, Cost, InvalidInput, LinearWorld, SafetySpec, hp_conformal, hp_student
 from safedial.model.dose import as_dose
 from safedial.policies.policy import KNOWN, Asked, Task, Told
 from safedial.simulation.results import guarantee_holds
-from safedial.study.manage import open_study
 from safedial.study.store import Store
+from safedial.study.study import Study
 from tests.conftest import make_spec
 
 SPEC = SafetySpec(threshold=0.5, violation_risk=0.2, guarantee="student")
@@ -127,7 +118,7 @@ def test_the_agent_stops_only_when_both_assumptions_look_broken(tmp_path):
 def test_a_study_starts_anew_and_is_read_back_with_both_bounds(tmp_path):
     rng = np.random.default_rng(5)
     with Store(f"sqlite:///{tmp_path}/study.db") as store:
-        study = create_study("one", SPEC, dim=2, policy=hp_student(either=True), start_action=0.05, storage=store)
+        study = Study.create("one", SPEC, dim=2, policy=hp_student(either=True), start_action=0.05, storage=store)
         for _ in range(12):
             context = rng.standard_normal(2)
             advice = study.ask(context.tolist())
@@ -140,7 +131,7 @@ def test_a_study_starts_anew_and_is_read_back_with_both_bounds(tmp_path):
         assert study.verify().ok
         digest = study.state_digest()
     with Store(f"sqlite:///{tmp_path}/study.db") as store:
-        again = open_study("one", storage=store)
+        again = Study.open("one", storage=store)
         assert again.state_digest() == digest
         assert again.decision(late.id).certificate == late.certificate
 

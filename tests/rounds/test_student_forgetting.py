@@ -12,7 +12,7 @@ import pytest
 from scipy.special import ndtri
 from scipy.stats import binomtest
 
-from safedial import Agent, InvalidInput, SafetySpec, create_study, hp_student
+from safedial import Agent, InvalidInput, SafetySpec, Study, hp_student
 from safedial.bounds.t_laws import epoch_share
 from safedial.study.store import Store
 
@@ -211,7 +211,7 @@ def test_an_amendment_does_not_bring_back_what_a_new_start_lost(tmp_path):
     spec = SafetySpec(threshold=0.5, violation_risk=0.05, guarantee="student")
     rng = np.random.default_rng(3)
     with Store(f"sqlite:///{tmp_path}/study.db") as store:
-        study = create_study("one", spec, dim=1, start_action=0.05, storage=store)
+        study = Study.create("one", spec, dim=1, start_action=0.05, storage=store)
 
         def rounds():
             for _ in range(8):

@@ -6,7 +6,7 @@ Contexts have norm 0.85 and S = 1, so a mean cost of up to 0.85 a unit of intens
 import numpy as np
 import pytest
 
-from safedial import Agent, InvalidInput, SafetySpec, create_study, hp_probe
+from safedial import Agent, InvalidInput, SafetySpec, Study, hp_probe
 from safedial.model.noise_scale import power_scale
 from safedial.rounds.outcome import Round
 from safedial.rounds.watch import Watch
@@ -254,7 +254,7 @@ def test_an_agent_and_a_study_that_see_the_same_rounds_say_the_same_of_them(tmp_
     spec, waiting = make_spec(threshold=0.4, reward_noise=0.3, cost_noise=0.3), []
     agent = Agent(2, spec, policy=policy)
     fields = {"dim": 2, **spec.stated(), "policy": policy, "learning_order": "arrival", "guard": {"max_unwatched": 1.0}}
-    study = create_study("twin", fields, storage=f"sqlite:///{tmp_path}/twin.db")
+    study = Study.create("twin", fields, storage=f"sqlite:///{tmp_path}/twin.db")
     with study.store:
         for _ in range(40):
             context = rng.uniform(-0.7, 0.7, 2).tolist()

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from safedial.service.server import running
-from safedial.study.manage import create_study
 from safedial.study.store import Store
+from safedial.study.study import Study
 from tests.study.conftest import SPEC, postgres, pytest_generate_tests, storage
 
 __all__ = ["postgres", "pytest_generate_tests", "storage"]
@@ -70,6 +70,6 @@ def store(tmp_path):
 @pytest.fixture
 def service(store):
     """A service over an empty store with one study, `trial`."""
-    create_study("trial", SPEC, storage=store, actor="tester")
+    Study.create("trial", SPEC, storage=store, actor="tester")
     with running(store) as url:
         yield Caller(url)

@@ -7,8 +7,8 @@ from safedial.service import access
 from safedial.service.app_state import Limits
 from safedial.service.server import running, serve
 from safedial.study.keys import create_key, revoke_key
-from safedial.study.manage import create_study
 from safedial.study.store import Store
+from safedial.study.study import Study
 from tests.service.conftest import Caller
 from tests.study.conftest import SPEC
 
@@ -21,7 +21,7 @@ def make(store, role, study=""):
 def two(store):
     """Two studies, and a server whose keys are asked for every time."""
     for name in ("trial", "other"):
-        create_study(name, SPEC, storage=store)
+        Study.create(name, SPEC, storage=store)
     with running(store) as url:
         yield url
 
@@ -110,7 +110,7 @@ def test_the_log_names_the_key_that_acted_and_never_the_key_itself(two, store):
 
 
 def test_a_caller_above_its_rate_is_429(store):
-    create_study("trial", SPEC, storage=store)
+    Study.create("trial", SPEC, storage=store)
     with running(store, limits=Limits(rate=0.001, burst=3)) as url:
         answers = [Caller(url).get("/v1/studies/trial") for _ in range(5)]
     assert [answer.status for answer in answers] == [200, 200, 200, 429, 429]

@@ -11,8 +11,8 @@ from safedial.service.client import Client
 from safedial.service.server import running
 from safedial.service.timeline import Track
 from safedial.study.database import sa, writing
-from safedial.study.manage import create_study, open_study
 from safedial.study.store import Store
+from safedial.study.study import Study
 from tests.service.conftest import Caller
 from tests.study.conftest import SPEC
 from tests.study.test_cli import study  # noqa: F401 -- a fixture
@@ -99,7 +99,7 @@ def test_the_command_line_amends_and_says_what_becomes_of_the_learning(study, tm
 @pytest.mark.parametrize("keep", [True, False])
 def test_the_page_counts_each_part_by_its_own_rules(store, keep):
     spec, rng = {**SPEC, "guard": {"alarm_level": 1e-4}}, np.random.default_rng(3)
-    trial = create_study("calm", spec, storage=store)
+    trial = Study.create("calm", spec, storage=store)
     track = Track(trial)
     for number in range(24):
         made = trial.ask(rng.uniform(-0.6, 0.6, 2))
@@ -124,7 +124,7 @@ COSTS = {"heat": {"threshold": 0.5, "noise": 0.3}, "wear": {"threshold": 0.8, "n
 
 
 def test_the_page_says_what_was_amended(service, store):
-    trial = open_study("trial", storage=store)
+    trial = Study.open("trial", storage=store)
     trial.ask([0.1, 0.1])
     trial.amend(changes={"threshold": 0.65}, **WHY)
     track = Track(trial)
@@ -137,7 +137,7 @@ def test_the_page_says_what_was_amended(service, store):
 def test_a_changed_specification_is_found_over_http_and_spares_the_other_studies(storage, kind):
     with Store(storage) as store:
         for name in ("trial", "other"):
-            study = create_study(name, {**SPEC, "fallback_action": 0.1}, storage=store)
+            study = Study.create(name, {**SPEC, "fallback_action": 0.1}, storage=store)
             study.amend(changes={"threshold": 0.6}, **WHY)
             study.ask([0.3, 0.2])
         with writing(store.engine) as connection:

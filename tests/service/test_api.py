@@ -16,8 +16,8 @@ from safedial.service.client import Client
 from safedial.service.problem import STATUS, WORDS
 from safedial.service.server import running
 from safedial.study.database import sa, writing
-from safedial.study.manage import create_study
 from safedial.study.store import Store
+from safedial.study.study import Study
 from safedial.study.study_errors import MEANINGS
 from tests.service.conftest import Caller
 from tests.study.conftest import SPEC
@@ -181,7 +181,7 @@ def test_an_outcome_twice_is_200_and_another_is_409_with_the_way_to_a_correction
 
 
 def test_a_stopped_study_advises_the_fallback_and_says_why_until_it_is_resumed(service, store):
-    create_study("strict", {**SPEC, "guard": {"stop": {"violations": 1, "of_last": 10}}}, storage=store)
+    Study.create("strict", {**SPEC, "guard": {"stop": {"violations": 1, "of_last": 10}}}, storage=store)
     decision = service.ask("strict", [0.5, 0.1]).json()["id"]
     service.post(f"/v1/decisions/{decision}/outcome", {"reward": 0.1, "cost": 0.55})
     stopped = service.ask("strict", [0.5, 0.1]).json()
@@ -245,7 +245,7 @@ def test_no_secret_key_or_context_value_is_in_any_log_or_error(tmp_path, caplog,
     caplog.set_level(logging.DEBUG)
     mark, secret = "0.7654321", "hunter2"
     with Store(f"sqlite:///{tmp_path}/trial.db") as store:
-        create_study("trial", SPEC, storage=store)
+        Study.create("trial", SPEC, storage=store)
         key, _ = create_key(store, "admin", reason="test", actor="tester")
         with running(store) as url:
             service = Caller(url, key)
@@ -357,7 +357,7 @@ def test_a_checkpoint_kept_elsewhere_is_verified_over_http(service, store):
 
     from safedial.service.client import Client
 
-    study = create_study("trial", storage=store, load_if_exists=True)
+    study = Study.create("trial", storage=store, load_if_exists=True)
     study.ask([0.1, 0.1])
     mark = study.checkpoint("for the safe")
     words = f"{mark['seq']}:{mark['hash']}"
@@ -373,7 +373,7 @@ def test_a_checkpoint_kept_elsewhere_is_verified_over_http(service, store):
 
 
 def test_an_answer_given_again_is_marked_and_carries_the_present_stop(service, store):
-    create_study("strict", {**SPEC, "guard": {"stop": {"violations": 1, "of_last": 10}}}, storage=store)
+    Study.create("strict", {**SPEC, "guard": {"stop": {"violations": 1, "of_last": 10}}}, storage=store)
     first = service.ask("strict", [0.5, 0.1], Idempotency_Key="visit-1")
     assert ("idempotent-replayed" in first.headers, first.json()["replayed"], first.json()["stop_reason"]) == (
         False,
@@ -422,7 +422,7 @@ def test_the_service_is_ready_when_the_logs_were_read_and_not_before(store, monk
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     for name in ("trial", "broken"):
-        create_study(name, SPEC, storage=store)
+        Study.create(name, SPEC, storage=store)
     with writing(store.engine) as connection:
         connection.execute(sa.text("UPDATE events SET reason = 'x' WHERE study_id = 2 AND seq = 1"))
     service, prepare, seen = Caller(f"http://127.0.0.1:{port}"), Store.prepare, []

@@ -20,7 +20,7 @@ from safedial.service.problem import LARGEST_HEADERS
 from safedial.service.server import running
 from safedial.study.database import sa
 from safedial.study.keys import create_key, hash_key
-from safedial.study.manage import create_study
+from safedial.study.study import Study
 from tests.service.conftest import Caller
 from tests.study.conftest import SPEC
 
@@ -28,7 +28,7 @@ from tests.study.conftest import SPEC
 @pytest.fixture
 def guarded(store):
     """A service whose requests need a key, and one who has a key to ask."""
-    create_study("trial", SPEC, storage=store)
+    Study.create("trial", SPEC, storage=store)
     text, _ = create_key(store, "decide", reason="test", actor="tester")
     with running(store) as url:
         yield Caller(url, text)
@@ -216,7 +216,7 @@ def test_answers_that_nobody_reads_hold_no_more_memory_than_is_allowed(guarded, 
 
     monkeypatch.setattr(LimitedProtocol, "connection_made", narrow)
     monkeypatch.setattr(LimitedProtocol, "most_unread", 2_000_000)
-    study = create_study("trial", storage=store, load_if_exists=True)
+    study = Study.create("trial", storage=store, load_if_exists=True)
     for _ in range(100):
         study.ask([0.1, 0.1])
     page = head(b"GET", b"/v1/studies/trial/events", keyed(store, "read"))

@@ -15,8 +15,8 @@ from safedial.service.app_state import Limits
 from safedial.service.client import Client
 from safedial.service.server import running
 from safedial.study import database
-from safedial.study.manage import create_study
 from safedial.study.store import Store
+from safedial.study.study import Study
 from tests.service.conftest import Caller
 from tests.study.conftest import SPEC
 from tests.study.postgres import Server
@@ -62,7 +62,7 @@ def test_a_context_of_another_shape_or_size_is_422(service, context, code):
 
 def test_missing_and_unknown_features_are_422_and_order_does_not_matter(service, store):
     features = {"names": ["age", "weight"], "center": [50, 70], "scale": [100, 100]}
-    assert create_study("named", {**SPEC, "features": features}, storage=store).spec.rules.dim == 2
+    assert Study.create("named", {**SPEC, "features": features}, storage=store).spec.rules.dim == 2
     for context in ({"age": MARK}, {"age": MARK, "weight": 70, "height": 1}, {"age": MARK, "Weight": 70}):
         answer = service.ask("named", context)
         assert (answer.status, answer.code) == (422, "wrong_features")
@@ -98,7 +98,7 @@ def test_a_bad_name_is_422(service, name):
 
 
 def test_an_unknown_decision_or_study_is_404(service, store):
-    create_study("other", SPEC, storage=store)
+    Study.create("other", SPEC, storage=store)
     outcome = {"reward": 0.1, "cost": 0.1}
     for decision in ("trial.99", "trial.1", "other.2", "nobody.2", "trial", "trial.x", "trial.-1", "7", "trial.2e0"):
         answer = service.post(f"/v1/decisions/{decision}/outcome", outcome)
@@ -144,7 +144,7 @@ def test_a_body_without_a_stated_length_is_counted_as_it_comes(service):
 
 
 def test_a_slow_body_is_408(store):
-    create_study("trial", SPEC, storage=store)
+    Study.create("trial", SPEC, storage=store)
     with running(store, limits=Limits(body_seconds=0.2)) as url:
         host, port = urllib.parse.urlsplit(url).netloc.split(":")
         with socket.create_connection((host, int(port)), timeout=30) as wire:
@@ -164,7 +164,7 @@ def test_a_locked_store_is_503_with_retry_after_and_recovers(tmp_path, monkeypat
     monkeypatch.setattr(database, "BUSY_SECONDS", 0.2)
     path = tmp_path / "trial.db"
     with Store(f"sqlite:///{path}") as store:
-        create_study("trial", SPEC, storage=store)
+        Study.create("trial", SPEC, storage=store)
         with running(store) as url:
             service = Caller(url)
             first = service.ask("trial", [0.5, 0.1]).json()["id"]
@@ -212,7 +212,7 @@ def test_a_store_whose_file_is_gone_is_503(service, tmp_path):
 def test_a_database_server_that_is_gone_is_503():
     server = Server()
     with Store(server.url()) as store:
-        create_study("trial", SPEC, storage=store)
+        Study.create("trial", SPEC, storage=store)
         with running(store) as url:
             service = Caller(url)
             assert service.ask("trial", [0.5, 0.1]).status == 201
@@ -276,7 +276,7 @@ def test_an_unknown_unit_a_visit_told_twice_and_another_study_s_checkpoint_chang
     first = service.post("/v1/studies/trial/decisions", asked).json()
     outcome = f"/v1/decisions/{first['id']}/outcome"
     assert service.post(outcome, {"reward": 0.1, "cost": 0.1}).status == 201
-    other = create_study("other", SPEC, storage=store).checkpoint("elsewhere")
+    other = Study.create("other", SPEC, storage=store).checkpoint("elsewhere")
     before, events = service.get("/v1/studies/trial").json(), service.get("/v1/studies/trial/events").content
     for answer, code, words in (
         (service.get("/v1/studies/trial/units/P-2"), "unknown_unit", ""),
@@ -313,7 +313,7 @@ def test_a_context_of_lists_of_different_depths_is_422_and_no_fault(service, con
 def test_every_refused_request_says_what_is_wrong_with_it(service, store):
     """The refusal's `detail`, without the caller's values."""
     features = {"names": ["age", "weight"], "center": [50, 70], "scale": [100, 100]}
-    create_study("named", {**SPEC, "features": features}, storage=store)
+    Study.create("named", {**SPEC, "features": features}, storage=store)
     decision = service.ask("trial", [0.5, 0.1]).json()["id"]
     path, ask = f"/v1/decisions/{decision}/outcome", "/v1/studies/trial/decisions"
     good = {"context": [0.1, 0.1]}

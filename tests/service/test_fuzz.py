@@ -10,8 +10,8 @@ from schemathesis import GenerationMode
 
 from safedial.service.app_state import Limits
 from safedial.service.server import running
-from safedial.study.manage import create_study
 from safedial.study.store import Store
+from safedial.study.study import Study
 from tests.conftest import FULL
 from tests.study.conftest import SPEC
 
@@ -26,7 +26,7 @@ def api(tmp_path_factory):
     features = {"names": ["age", "weight"], "center": [50, 70], "scale": [100, 100]}
     with Store(f"sqlite:///{folder}/trial.db") as store:
         for name, more in (("trial", {}), ("named", {"features": features})):
-            study = create_study(name, {**SPEC, **more}, storage=store, actor="tester")
+            study = Study.create(name, {**SPEC, **more}, storage=store, actor="tester")
             for _ in range(3):
                 made = study.ask([0.1, 0.1] if name == "trial" else [60, 70])
                 KNOWN["decision_id"] = made.id

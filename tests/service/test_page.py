@@ -14,8 +14,8 @@ from safedial.service.server import running
 from safedial.service.timeline import CODE, Track
 from safedial.stats import violation_interval
 from safedial.study.keys import create_key
-from safedial.study.manage import create_study, open_study
 from safedial.study.store import Store
+from safedial.study.study import Study
 from safedial.study.study_errors import StudyError
 from tests.service.browser import Browser
 from tests.service.conftest import Caller
@@ -135,7 +135,7 @@ def test_decisions_are_paged(service, page):
 
 @pytest.mark.slow
 def test_a_stopped_study_says_why_and_what_it_advises(service, store, page):
-    create_study("strict", {**SPEC, "guard": {"stop": {"violations": 1, "of_last": 10}}}, storage=store)
+    Study.create("strict", {**SPEC, "guard": {"stop": {"violations": 1, "of_last": 10}}}, storage=store)
     fill(service, 6, "strict")
     page.open(f"{service.url}/#strict")
     page.until("!document.getElementById('why').hidden")
@@ -152,7 +152,7 @@ def test_a_stopped_study_says_why_and_what_it_advises(service, store, page):
 
 @pytest.mark.slow
 def test_the_page_asks_for_a_key_where_one_is_needed(store, page):
-    create_study("trial", SPEC, storage=store)
+    Study.create("trial", SPEC, storage=store)
     key, _ = create_key(store, "read", reason="test", actor="tester")
     with running(store) as url:
         page.open(f"{url}/#trial")
@@ -228,7 +228,7 @@ def test_counts_and_evidence_of_the_page_are_those_of_the_study_whatever_happene
         service = Caller(url)
         for learning_order in ("prefix", "arrival"):
             spec = {**SPEC, "learning_order": learning_order, "guard": {"alarm_level": 0.9}, "fallback_action": 0.05}
-            live_a_little(create_study(learning_order, spec, storage=store))
+            live_a_little(Study.create(learning_order, spec, storage=store))
             counted = service.get(f"/v1/studies/{learning_order}/series").json()["counts"]
             state = service.get(f"/v1/studies/{learning_order}").json()
             for name in COUNTED:
@@ -299,7 +299,7 @@ def test_rounds_on_the_page_are_those_that_the_study_counts_in_random_lives(kind
         guard["caps"] = [{"when": {"0": {"max": -0.3}}, "limit": 0.1}]  # below the lowest level: gives nothing
     fallback = 0.2 if kind == "shield" else 0.1
     with Store(f"sqlite:///{tmp_path}/trial.db") as store:
-        study = create_study("trial", {**spec, "guard": guard, "fallback_action": fallback}, storage=store)
+        study = Study.create("trial", {**spec, "guard": guard, "fallback_action": fallback}, storage=store)
         live_at_random(study, np.random.default_rng(seed))
         track, state = Track(study), study.status()
         track.refresh()
@@ -320,7 +320,7 @@ def test_the_risk_on_the_page_is_all_that_the_certificate_sums(storage):
     with Store(storage) as store, running(store) as url:
         learned = {"margin": "bounded", "noise_low": -1.0, "noise_high": 1.0, "margin_risk": 0.02}
         for name, margin in (("plain", {}), ("learned", learned)):
-            decision = create_study(name, {**SPEC, **margin}, storage=store).ask([0.1] * SPEC["dim"])
+            decision = Study.create(name, {**SPEC, **margin}, storage=store).ask([0.1] * SPEC["dim"])
             risk = Caller(url).get(f"/v1/studies/{name}/series").json()["risk"]
             assert f"<= {risk:g} in this round" in decision.certificate["statement"]
 
@@ -332,7 +332,7 @@ def read(page, name):
 @pytest.mark.slow
 def test_the_page_shows_a_conformal_study_too(service, store, page):
     spec = {"dim": 2, "guarantee": "conformal", "threshold": 0.5, "violation_risk": 0.1, "start_dose": 0.1}
-    study = create_study("conformal", spec, storage=store)
+    study = Study.create("conformal", spec, storage=store)
     for number in range(40):
         decision = study.ask([0.02 * number, 0.3])
         cost = 0.6 if number in (5, 30) else 0.1 * decision.intensity * (1 + number % 5)
@@ -365,7 +365,7 @@ INSULIN = {
 
 @pytest.mark.slow
 def test_the_page_shows_proposals_the_shield_s_sentence_and_what_set_the_dose(service, store, page):
-    study = create_study("insulin", INSULIN, storage=store)
+    study = Study.create("insulin", INSULIN, storage=store)
     for number in range(30):
         rule = 3.0 + number % 7
         decision = study.ask({"carbs": 10 * rule, "glucose": 150}, proposal=rule, key=f"meal-{number}")
@@ -406,7 +406,7 @@ def test_the_page_shows_which_of_several_costs_is_near_its_limit(service, store,
     }
     policy = {"name": "hp_shield", "base": "proposal", "start_scale": 0.25}
     spec = {name: value for name, value in INSULIN.items() if name != "threshold"} | {"costs": costs, "policy": policy}
-    study = create_study("two", spec, storage=store)
+    study = Study.create("two", spec, storage=store)
     told = [{"trough": 10, "glucose": 140}, {"trough": 25, "glucose": None}, {"trough": 10, "glucose": 35}]
     for cost in [*told, {"trough": 10, "glucose": None}]:
         study.tell(study.ask({"carbs": 60, "glucose": 150}, proposal=6).id, reward=0.0, cost=cost)
@@ -429,7 +429,7 @@ def test_the_page_shows_which_of_several_costs_is_near_its_limit(service, store,
     assert "reward" not in said, "nobody reported one, and the policy does not choose by it"
     both = {name: value for name, value in SPEC.items() if name not in ("threshold", "cost_noise")}
     both |= {"costs": {name: {"threshold": 0.5, "noise": 0.2} for name in ("heat", "load")}}
-    study = create_study("both", both, storage=store)
+    study = Study.create("both", both, storage=store)
     for heat in (0.2, 0.6):
         study.tell(study.ask([0.5, 0.1]).id, reward=0.0, cost={"heat": heat, "load": 0.1})
     page.open(f"{service.url}/#both")
@@ -449,7 +449,7 @@ def test_the_page_shows_which_of_several_costs_is_near_its_limit(service, store,
 @pytest.mark.slow
 def test_a_study_that_stays_at_its_start_dose_is_flagged(service, store, page):
     spec = {"dim": 2, "guarantee": "conformal", "threshold": 0.5, "violation_risk": 0.2, "start_action": 0.1}
-    study = create_study("start", spec, storage=store)
+    study = Study.create("start", spec, storage=store)
     for number in range(30):
         study.ask([0.02 * number, 0.3])
     page.open(f"{service.url}/#start")
@@ -475,7 +475,7 @@ TRADE = ("τ", "intensity", "radius", "reward index", "exchangeab", "norm", "sub
 
 @pytest.mark.slow
 def test_the_page_speaks_of_visits_and_raw_values_in_words_a_ward_knows(service, store, page):
-    study = create_study("ward", WARD, storage=store)
+    study = Study.create("ward", WARD, storage=store)
     for number in range(20):
         meta = {"patient": f"P-{number % 4:02d}", "ward": "3b"}
         decision = study.ask({"age": 40 + number, "weight": 90}, key=f"visit-{number}", meta=meta)
@@ -516,7 +516,7 @@ def test_the_page_speaks_of_visits_and_raw_values_in_words_a_ward_knows(service,
 
 @pytest.mark.slow
 def test_a_visit_is_found_by_its_key_its_metadata_or_its_number(service, store, page):
-    study = create_study("ward", WARD, storage=store)
+    study = Study.create("ward", WARD, storage=store)
     for number in range(40):
         study.ask([50, 70], key=f"visit-{number}", meta={"patient": f"P-{number % 20:02d}"})
     study.ask([50, 70])
@@ -547,7 +547,7 @@ def test_a_visit_is_found_by_its_key_its_metadata_or_its_number(service, store, 
 
 @pytest.mark.slow
 def test_an_alarm_that_was_taken_back_stays_on_the_page(service, store, page):
-    study = create_study("strict", {**SPEC, "guard": {"stop": {"violations": 1, "of_last": 10}}}, storage=store)
+    study = Study.create("strict", {**SPEC, "guard": {"stop": {"violations": 1, "of_last": 10}}}, storage=store)
     study.tell(study.ask([0.3, 0.3]).id, reward=0.1, cost=0.51)
     study.resume("the pump was replaced")
     decision = study.ask([0.3, 0.3])
@@ -563,7 +563,7 @@ def test_an_alarm_that_was_taken_back_stays_on_the_page(service, store, page):
 
 @pytest.mark.slow
 def test_a_study_stopped_by_its_alarm_shows_the_evidence_that_stopped_it(service, store, page):
-    study = create_study("alarmed", {**SPEC, "violation_risk": 0.01, "cost_noise": 0.6}, storage=store)
+    study = Study.create("alarmed", {**SPEC, "violation_risk": 0.01, "cost_noise": 0.6}, storage=store)
     while not study.status()["stop_reason"]:
         study.tell(study.ask([0.6, 0.6]).id, reward=0.1, cost=0.51)
     assert study.status()["stop_reason"] == "alarm"
@@ -590,7 +590,7 @@ def test_a_demo_shows_its_page_within_ten_seconds_and_says_where_its_file_is(tmp
     assert "The operator page: http://127.0.0.1:" in first[1]
     assert str(tmp_path / "demo" / "demo.db") in last[1]
     with Store(f"sqlite:///{tmp_path}/demo/demo.db", create=False) as store:
-        study = open_study("infusion", storage=store)
+        study = Study.open("infusion", storage=store)
         assert study.status()["outcomes"] > 50
         assert study.verify().ok
 

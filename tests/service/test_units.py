@@ -7,8 +7,8 @@ from safedial.service.charts import unit_page, units_page
 from safedial.service.client import Client
 from safedial.service.server import running
 from safedial.service.timeline import Track
-from safedial.study.manage import create_study, open_study
 from safedial.study.store import Store
+from safedial.study.study import Study
 from tests.service.browser import Browser
 from tests.service.conftest import Caller
 from tests.study.conftest import SPEC
@@ -52,7 +52,7 @@ def test_decisions_are_filtered_by_unit_and_visit_and_found_by_both(service, sto
         assert (answer.status, answer.code) == (404, code)
         assert "P/7" not in answer.content.decode()
     told = client.unit("trial", "P/0")
-    python = open_study("trial", storage=store).unit("P/0")
+    python = Study.open("trial", storage=store).unit("P/0")
     assert {name: told[name] for name in ("decisions", "outcomes", "violations", "interval")} == {
         name: python[name] for name in ("decisions", "outcomes", "violations", "interval")
     }
@@ -78,7 +78,7 @@ def test_a_visit_asked_twice_is_409_and_names_the_first_decision(service, client
 
 def test_the_pages_counts_of_a_unit_are_the_studys_on_either_database(storage):
     with Store(storage) as store:
-        study = create_study("ward", SPEC, storage=store)
+        study = Study.create("ward", SPEC, storage=store)
         for number in range(9):
             made = study.ask([0.3, 0.3], unit=f"P-{number % 2}", visit=str(number))
             study.tell(made.id, reward=0.1, cost=0.6 if number % 3 == 0 else 0.1, throttled=number == 6)
@@ -107,7 +107,7 @@ SHIELD = {
 
 @pytest.mark.slow
 def test_the_page_shows_one_unit_its_course_and_its_count(store, tmp_path, browser):
-    study = create_study("ward", SHIELD, storage=store)
+    study = Study.create("ward", SHIELD, storage=store)
     for number in range(24):
         made = study.ask(
             [0.5], proposal=3.0, unit=f"{number % 3:064x}", visit=f"day {number // 3 + 1}", meta={"ward": "3b"}

@@ -12,8 +12,8 @@ import pytest
 from safedial.service.server import running
 from safedial.service.timeline import FRESH_SECONDS
 from safedial.study.keys import create_key
-from safedial.study.manage import create_study, open_study
 from safedial.study.store import Store
+from safedial.study.study import Study
 from tests.service.browser import Browser
 from tests.service.conftest import Caller
 from tests.study.conftest import SPEC
@@ -50,7 +50,7 @@ def browser():
 def ward(tmp_path_factory):
     """(service, study): proposals granted and lowered, a void, a correction, a resume, an overdue outcome, a stop."""
     with Store(f"sqlite:///{tmp_path_factory.mktemp('ward')}/trial.db") as store:
-        study = create_study("vancomycin", VANCOMYCIN, storage=store, actor="dr.weber")
+        study = Study.create("vancomycin", VANCOMYCIN, storage=store, actor="dr.weber")
         for number in range(24):
             made = study.ask(
                 {"protocol": 1500, "weight": 80 + number},
@@ -152,7 +152,7 @@ def test_names_and_units_of_the_study_stand_on_every_axis_and_in_every_sentence(
 
 
 def test_now_says_the_advice_why_and_what_to_do_next_and_announces_new_advice(browser, store):
-    study = create_study("vancomycin", {**VANCOMYCIN, "guard": {"due_after": 24}}, storage=store)
+    study = Study.create("vancomycin", {**VANCOMYCIN, "guard": {"due_after": 24}}, storage=store)
     with running(store) as url:
         shown(browser, url, "vancomycin")
         assert "Ask for the first decision." in text(browser, "now")
@@ -251,7 +251,7 @@ def test_five_tasks_by_keyboard_alone(browser, ward):
 
 
 def test_the_page_says_that_a_resumed_study_has_stopped_again(browser, store):
-    study = create_study("blocked", {**SPEC, "guard": {"max_open": 1}}, storage=store)
+    study = Study.create("blocked", {**SPEC, "guard": {"max_open": 1}}, storage=store)
     for _ in range(3):
         study.ask([0.1, 0.1])
     with running(store) as url:
@@ -286,7 +286,7 @@ def pages(browser):
 def test_a_certificate_prints_on_one_page_however_much_stands_on_it(browser, store):
     names = [f"laboratory value {number}" for number in range(36)]
     wide = {**VANCOMYCIN, "features": {"names": ["protocol", *names], "units": {"protocol": "mg/day"}}, "guard": {}}
-    study = create_study("wide", wide, storage=store)
+    study = Study.create("wide", wide, storage=store)
     given = {"protocol": 1500, **dict.fromkeys(names, 1.25)}
     meta = {f"note-{number}": "word " * 10 for number in range(20)}
     for number in range(25):
@@ -329,7 +329,7 @@ def test_the_audit_trail_says_who_what_when_and_why_and_resumes_stand_out(browse
 
 
 def test_an_amendment_stands_out_in_the_trail_on_the_health_view_and_on_later_certificates(browser, store):
-    study = create_study("vancomycin", {**VANCOMYCIN, "guard": {}}, storage=store)
+    study = Study.create("vancomycin", {**VANCOMYCIN, "guard": {}}, storage=store)
     first = study.ask({"protocol": 1500, "weight": 80}, proposal=600, unit="P-1", visit="day 1")
     study.tell(first.id, reward=0.5, cost=11.0)
     study.amend(changes={"threshold": 18, "guard": {"due_after": 0.1 * HOUR}}, reason="the ward's new limit")
@@ -356,7 +356,7 @@ def test_an_amendment_stands_out_in_the_trail_on_the_health_view_and_on_later_ce
 
 
 def test_a_resume_needs_a_key_that_may(browser, store):
-    study = create_study("vancomycin", {**VANCOMYCIN, "guard": {"stop": {"decisions": 1}}}, storage=store)
+    study = Study.create("vancomycin", {**VANCOMYCIN, "guard": {"stop": {"decisions": 1}}}, storage=store)
     study.ask({"protocol": 1500, "weight": 80}, proposal=600)
     reads, admin = (create_key(store, role, reason="test", actor="tester")[0] for role in ("read", "admin"))
     with running(store) as url:
@@ -370,12 +370,12 @@ def test_a_resume_needs_a_key_that_may(browser, store):
         browser.run(fill.format("reason", "'checked'") + send)
         refused = browser.until("document.getElementById('resume-answer').innerText")
         assert refused == "Not resumed: this needs a key with the role admin."
-        assert open_study("vancomycin", storage=store).status()["stop_reason"]
+        assert Study.open("vancomycin", storage=store).status()["stop_reason"]
         forget = "document.getElementById('resume-forget').click();"
         browser.run(fill.format("key", json.dumps(admin)) + forget + send)
         browser.until("document.getElementById('resume').hidden")
         assert study.trail()[0]["body"]["forget"]
-        assert not open_study("vancomycin", storage=store).status()["stop_reason"]
+        assert not Study.open("vancomycin", storage=store).status()["stop_reason"]
         assert browser.run("sessionStorage.getItem('safedial-key')") == reads
 
 
@@ -390,7 +390,7 @@ def test_units_are_found_by_a_part_of_their_label(ward):
 
 
 def test_the_page_guarantees_nothing_while_only_the_declared_start_was_advised(browser, store):
-    study = create_study("vancomycin", {**VANCOMYCIN, "guard": {}}, storage=store)
+    study = Study.create("vancomycin", {**VANCOMYCIN, "guard": {}}, storage=store)
 
     def said(url, place):
         time.sleep(FRESH_SECONDS)

@@ -13,8 +13,8 @@ import pytest
 from safedial.errors import InvalidInput
 from safedial.service.client import CHECKED_SECONDS, Client, ForkedLog
 from safedial.service.server import running
-from safedial.study.manage import create_study, open_study
 from safedial.study.store import Store
+from safedial.study.study import Study
 from tests.study.conftest import SPEC
 
 
@@ -38,7 +38,7 @@ def forked(tmp_path):
     """Two stores with the same first five events, and a file of heads at event 7 of the first."""
     one, two, heads = tmp_path / "one.db", tmp_path / "two.db", tmp_path / "heads.json"
     with Store(f"sqlite:///{one}") as store:
-        study = create_study("trial", SPEC, storage=store)
+        study = Study.create("trial", SPEC, storage=store)
         for _ in range(2):
             study.tell(study.ask([0.1, 0.2]).id, reward=0.1, cost=0.1)
     shutil.copy(one, two)
@@ -76,7 +76,7 @@ def test_a_client_remembers_the_last_event_in_memory_and_in_its_file(forked):
 def test_a_service_that_forked_is_refused_and_nothing_is_written_there(forked, grown, caplog):
     _, two, heads = forked
     with Store(f"sqlite:///{two}") as store:
-        study = open_study("trial", storage=store)
+        study = Study.open("trial", storage=store)
         for _ in range(grown):
             study.ask([0.2, 0.2])
         last = study.status()["seq"]
@@ -134,7 +134,7 @@ def test_a_write_that_must_be_sent_again_is_not_sent_to_another_log(forked, monk
     one, two, _ = forked
     with service(one) as url, client(url) as made, service(two) as other:
         made.ask("trial", [0.3, 0.2])
-        before, sent = open_study("trial", storage=f"sqlite:///{two}").status()["seq"], made._once
+        before, sent = Study.open("trial", storage=f"sqlite:///{two}").status()["seq"], made._once
 
         def broken(method, *rest):
             monkeypatch.setattr(made, "_once", sent)
@@ -143,7 +143,7 @@ def test_a_write_that_must_be_sent_again_is_not_sent_to_another_log(forked, monk
 
         monkeypatch.setattr(made, "_once", broken)
         assert made.ask("trial", [0.3, 0.2]).fallback
-        assert open_study("trial", storage=f"sqlite:///{two}").status()["seq"] == before
+        assert Study.open("trial", storage=f"sqlite:///{two}").status()["seq"] == before
 
 
 def test_concurrent_answers_that_overtake_each_other_are_no_fork(tmp_path):
@@ -180,8 +180,8 @@ def test_a_file_that_cannot_be_written_is_said_and_loses_no_answer(tmp_path, cap
 def test_a_checkpoint_of_another_study_is_409_over_http(forked, tmp_path):
     one, two, _ = forked
     with Store(f"sqlite:///{one}") as store:
-        mark = open_study("trial", storage=store).checkpoint("for the safe")
-        other = create_study("other", SPEC, storage=store).checkpoint()
+        mark = Study.open("trial", storage=store).checkpoint("for the safe")
+        other = Study.create("other", SPEC, storage=store).checkpoint()
     (tmp_path / "mark.json").write_text(json.dumps(mark))
     with service(one) as url, client(url) as made:
         for kept in (mark, tmp_path / "mark.json", json.dumps(mark)):

@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 
 from safedial.service.app_state import WriterCalls
-from safedial.study.manage import create_study
 from safedial.study.store import Store
+from safedial.study.study import Study
 from safedial.study.study_errors import StoreUnavailable
 
 SPEC = {"dim": 1, "threshold": 1, "total_risk": 0.05, "reward_noise": 1, "cost_noise": 1}
@@ -34,7 +34,7 @@ def batches_of(store):
 
 
 def test_requests_of_one_turn_of_the_loop_are_one_batch(store):
-    study = create_study("s", SPEC, storage=store)
+    study = Study.create("s", SPEC, storage=store)
     calls, sizes = WriterCalls(store, seconds=10), batches_of(store)
 
     async def ask_all():
@@ -47,7 +47,7 @@ def test_requests_of_one_turn_of_the_loop_are_one_batch(store):
 
 
 def test_a_refused_operation_fails_alone(store):
-    study = create_study("s", SPEC, storage=store)
+    study = Study.create("s", SPEC, storage=store)
     calls = WriterCalls(store, seconds=10)
 
     async def ask_all():
@@ -87,7 +87,7 @@ def test_a_request_that_ends_takes_its_operation_back(store):
 
 
 def test_who_waits_for_an_answer_is_not_kept_back(store):
-    study = create_study("s", SPEC, storage=store)
+    study = Study.create("s", SPEC, storage=store)
     calls = WriterCalls(store, seconds=10)
 
     async def both():
@@ -100,7 +100,7 @@ def test_who_waits_for_an_answer_is_not_kept_back(store):
 
 
 def test_another_loop_begins_anew_after_one_that_was_closed_with_a_request_under_way(store):
-    study = create_study("s", SPEC, storage=store)
+    study = Study.create("s", SPEC, storage=store)
     calls, future = WriterCalls(store, seconds=10), Future()
     loop = asyncio.new_event_loop()
     task = loop.create_task(calls.call(lambda wait: future))
@@ -117,7 +117,7 @@ def test_another_loop_begins_anew_after_one_that_was_closed_with_a_request_under
 
 def test_a_store_that_closes_finishes_what_was_kept_back(tmp_path):
     store = Store(f"sqlite:///{tmp_path}/trial.db")
-    study = create_study("s", SPEC, storage=store)
+    study = Study.create("s", SPEC, storage=store)
     store.hold()
     asked = study.ask([0.1], wait=False)
     store.close()

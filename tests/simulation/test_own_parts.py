@@ -6,17 +6,7 @@ import numpy as np
 import pytest
 
 import safedial
-from safedial import (
-    Agent,
-    DataWorld,
-    InvalidInput,
-    LinearWorld,
-    compare,
-    create_study,
-    hill,
-    make_policy,
-    simulate,
-)
+from safedial import Agent, DataWorld, InvalidInput, LinearWorld, Study, compare, hill, make_policy, simulate
 from safedial.model.namespace import namespace
 from safedial.policies import POLICIES, Policy
 from safedial.simulation import engines, jax_engine
@@ -93,7 +83,7 @@ def test_a_class_of_ones_own_needs_a_name_of_its_own_wherever_it_enters(policy, 
     spec, storage = make_spec(), f"sqlite:///{tmp_path}/own.db"
     stated = {**spec.to_dict(), "dim": 3, "fallback_action": 0}
     Agent(3, spec, policy="hp_ucb").save(tmp_path / "agent")
-    safedial.create_study("usual", {**stated, "policy": "hp_ucb"}, storage=storage).store.close()
+    safedial.Study.create("usual", {**stated, "policy": "hp_ucb"}, storage=storage).store.close()
     for use in (
         lambda: Agent(3, spec, policy=policy),
         lambda: Agent.load(tmp_path / "agent", policy=policy),
@@ -101,9 +91,9 @@ def test_a_class_of_ones_own_needs_a_name_of_its_own_wherever_it_enters(policy, 
         lambda: compare([policy, "hp_probe"], WORLD, spec, rounds=2, seeds=1),
         lambda: safedial.replay(policy, np.zeros((2, 3)), np.zeros(2), np.zeros(2), spec),
         lambda: safedial.plan(policy, spec, dim=3, rounds=10, seeds=2),
-        lambda: create_study("own", stated, storage=storage, policy=policy),
-        lambda: create_study("own", {**stated, "policy": policy}, storage=storage),
-        lambda: safedial.open_study("usual", storage=storage, policy=policy),
+        lambda: Study.create("own", stated, storage=storage, policy=policy),
+        lambda: Study.create("own", {**stated, "policy": policy}, storage=storage),
+        lambda: safedial.Study.open("usual", storage=storage, policy=policy),
         lambda: safedial.check_policy(lambda: policy, quiet=True),
     ):
         with pytest.raises(InvalidInput, match=words + r'.*; give the class one: name = "..."'):

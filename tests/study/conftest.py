@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from safedial.study.manage import create_study
 from safedial.study.store import Store
+from safedial.study.study import Study
 from tests.study.postgres import Server
 
 SPEC = {
@@ -60,11 +60,11 @@ def store(storage):
 
 @pytest.fixture
 def study(store):
-    return create_study("trial", SPEC, storage=store, actor="tester")
+    return Study.create("trial", SPEC, storage=store, actor="tester")
 
 
 @pytest.fixture
 def lite(tmp_path):
     """A study on SQLite alone, where the database makes no difference."""
     with Store(f"sqlite:///{tmp_path}/lite.db") as opened:
-        yield create_study("trial", SPEC, storage=opened, actor="tester")
+        yield Study.create("trial", SPEC, storage=opened, actor="tester")

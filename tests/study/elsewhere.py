@@ -10,8 +10,8 @@ import sys
 import numpy as np
 
 from safedial.study import transaction
-from safedial.study.manage import create_study
 from safedial.study.store import Store
+from safedial.study.study import Study
 
 GUARANTEE = {
     "threshold": 0.5,
@@ -59,7 +59,7 @@ def write(storage: str, *, rounds: int = 50) -> None:
     transaction.SNAPSHOT_EVENTS = 40
     with Store(storage) as store:
         for name, spec in STUDIES.items():
-            study = create_study(name, spec, storage=store, actor="elsewhere")
+            study = Study.create(name, spec, storage=store, actor="elsewhere")
             rng, dim, late, made = np.random.default_rng(1), spec["dim"], [], []
             scales = np.geomspace(1.0, 1e-3, dim) if "ridge" in spec else np.ones(dim)
             reward_coef, cost_coef = rng.standard_normal((2, dim)) / np.sqrt(2.0 * dim)

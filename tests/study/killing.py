@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from safedial.study.manage import create_study, open_study
 from safedial.study.store import Store
+from safedial.study.study import Study
 from tests.study.conftest import SPEC
 from tests.study.worker import FORK, acknowledged, serve, work, work_over_http
 
@@ -23,7 +23,7 @@ LOOSE = {**SPEC, "fallback_action": 0.0, "guard": {"alarm_level": 1e-4}}
 
 def prepare(url: str) -> None:
     with Store(url) as store:
-        create_study("trial", LOOSE, storage=store)
+        Study.create("trial", LOOSE, storage=store)
 
 
 def check(url: str, acks: str, heads: list[str] | None = None) -> int:
@@ -32,7 +32,7 @@ def check(url: str, acks: str, heads: list[str] | None = None) -> int:
     """
     told, seen = acknowledged(acks), heads or []
     with Store(url) as store:
-        study = open_study("trial", storage=store)
+        study = Study.open("trial", storage=store)
         report = study.verify()
         assert report.ok, report
         events = {}

@@ -13,10 +13,10 @@ from safedial.study import transaction
 from safedial.study.amendment import amended_spec, keeps_learning, new_fields
 from safedial.study.event import canonical, next_event
 from safedial.study.log import snapshot_seqs
-from safedial.study.manage import create_study, open_study
 from safedial.study.replay_log import Source, replay
 from safedial.study.snapshot import pack, unpack
 from safedial.study.store import Store
+from safedial.study.study import Study
 from safedial.study.study_errors import StudyError
 from safedial.study.study_spec import read_spec
 from safedial.study.verify import verify_study
@@ -77,8 +77,8 @@ def live(study, rounds, start=0):
 @pytest.mark.parametrize("kind", AFTER)
 def test_an_amended_study_advises_as_two_studies_cut_at_the_amendment(lite, kind):
     """Late outcomes and corrections of the first part arrive during the second and change nothing in it."""
-    earlier = create_study("earlier", SPEC, storage=lite.store)
-    later = create_study("later", AFTER[kind], storage=lite.store)
+    earlier = Study.create("earlier", SPEC, storage=lite.store)
+    later = Study.create("later", AFTER[kind], storage=lite.store)
     rounds = contexts(24)
     both = [(live(study, rounds[:10]), study.ask(rounds[10])) for study in (lite, earlier)]
     lite.amend(AFTER[kind], keep_learning=False, **WORDS)
@@ -112,7 +112,7 @@ def test_an_amended_study_advises_as_two_studies_cut_at_the_amendment(lite, kind
 @pytest.mark.parametrize("guarantee", ["certified", "joint"])
 def test_kept_learning_advises_as_an_agent_that_has_the_new_threshold_and_all_rounds(lite, guarantee):
     """An outcome from before the amendment that is open holds up the learning after it, as without an amendment."""
-    study = create_study("kept", {**SPEC, "guarantee": guarantee}, storage=lite.store)
+    study = Study.create("kept", {**SPEC, "guarantee": guarantee}, storage=lite.store)
     spec = {name: value for name, value in SPEC.items() if name != "dim"} | {"guarantee": guarantee, "threshold": 0.7}
     seen = []
 
@@ -161,7 +161,7 @@ KEPT = {
 @pytest.mark.parametrize("kind", KEPT)
 def test_other_limits_of_the_guard_change_no_advice(lite, kind):
     """What was learned is kept, whatever learns: the study advises as one that was never amended."""
-    ours, theirs = (create_study(name, KEPT[kind], storage=lite.store) for name in ("ours", "theirs"))
+    ours, theirs = (Study.create(name, KEPT[kind], storage=lite.store) for name in ("ours", "theirs"))
     rounds = contexts(16)
     for study in (ours, theirs):
         live(study, rounds[:8])
@@ -221,7 +221,7 @@ def test_outcomes_from_before_an_amendment_still_stop_the_study(lite):
 
 
 def test_a_stopped_study_stays_stopped_until_it_is_resumed(lite):
-    study = create_study("full", {**SPEC, "guard": {"max_open": 2}}, storage=lite.store)
+    study = Study.create("full", {**SPEC, "guard": {"max_open": 2}}, storage=lite.store)
     for context in contexts(3):
         study.ask(context)
     assert study.status()["stop_reason"] == "too_many_open"
@@ -248,7 +248,7 @@ def test_a_lower_limit_on_open_outcomes_stops_the_study_at_once(lite):
 @pytest.mark.parametrize("corrected", [False, True])
 def test_outcomes_above_the_threshold_count_on_in_the_stop_rule(lite, corrected):
     guard = {"stop": {"violations": 2, "of_last": 10}}
-    study = create_study("strict", {**SPEC, "guard": guard}, storage=lite.store)
+    study = Study.create("strict", {**SPEC, "guard": guard}, storage=lite.store)
     first = study.ask([0.1] * SPEC["dim"])
     study.tell(first.id, reward=0.1, cost=SPEC["threshold"] + 0.01)
     study.amend(changes={"threshold": 2 * SPEC["threshold"]}, **WORDS)
@@ -260,7 +260,7 @@ def test_outcomes_above_the_threshold_count_on_in_the_stop_rule(lite, corrected)
 
 
 def test_the_stop_rule_counts_on_and_rules_that_fired_before_are_resumed_there(lite):
-    study = create_study("short", {**SPEC, "guard": {"stop": {"decisions": 3}}}, storage=lite.store)
+    study = Study.create("short", {**SPEC, "guard": {"stop": {"decisions": 3}}}, storage=lite.store)
     live(study, contexts(2))
     study.amend(changes={"guard": {"max_open": 9}}, **WORDS)
     live(study, contexts(1))
@@ -301,7 +301,7 @@ def test_snapshots_restarts_and_replays_give_the_same_state(lite, keep, monkeypa
         assert len(snapshot_seqs(connection, lite._id)) > 2
     assert pack(folded) == pack(state)
     with Store(lite.store.storage) as store:
-        again = open_study("trial", storage=store)
+        again = Study.open("trial", storage=store)
         assert again.state_digest() == lite.state_digest()
         assert again.ask([0.3, 0.3]).action == pytest.approx(lite.ask([0.3, 0.3]).action)
         assert again.spec.fields == lite.spec.fields
@@ -309,9 +309,9 @@ def test_snapshots_restarts_and_replays_give_the_same_state(lite, keep, monkeypa
 
 def test_another_process_learns_of_an_amendment_with_its_next_request(store):
     """It asks with a context that only the new specification allows, and reports by the rules of each decision."""
-    ours = create_study("trial", SPEC, storage=store)
+    ours = Study.create("trial", SPEC, storage=store)
     with Store(store.storage) as elsewhere:
-        theirs = open_study("trial", storage=elsewhere)
+        theirs = Study.open("trial", storage=elsewhere)
         early = theirs.ask([0.5, 0.5])
         with pytest.raises(InvalidInput, match="context"):
             theirs.ask([1.5, 1.5])
@@ -396,7 +396,7 @@ def test_a_spec_alone_replaces_the_guarantee_and_leaves_the_rest(lite):
     fields = lite.spec.fields
     assert (fields["threshold"], fields["policy"]["name"], fields["guard"]["max_open"]) == (0.9, "hp_ucb", 50)
     with pytest.raises(InvalidInput, match="differs from the study's own"):
-        create_study("trial", SPEC, storage=lite.store, load_if_exists=True)
+        Study.create("trial", SPEC, storage=lite.store, load_if_exists=True)
 
 
 def test_what_learning_rests_on_is_refused_for_each_learner():

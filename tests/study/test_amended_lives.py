@@ -8,8 +8,8 @@ from safedial.service.routes import draw
 from safedial.service.timeline import Track
 from safedial.study import amendment
 from safedial.study.event import orjson
-from safedial.study.manage import create_study, open_study
 from safedial.study.store import Store
+from safedial.study.study import Study
 from safedial.study.study_errors import StudyError
 from tests.study.conftest import SPEC
 from tests.study.test_amend import SEVERAL
@@ -36,7 +36,7 @@ def page(study):
 
 
 def test_a_correction_before_an_amendment_leaves_the_evidence_after_it(store):
-    study = create_study("trial", {**SPEC, "threshold": 3.0, "cost_noise": 1.2, "reward_noise": 0.5}, storage=store)
+    study = Study.create("trial", {**SPEC, "threshold": 3.0, "cost_noise": 1.2, "reward_noise": 0.5}, storage=store)
     first = [study.ask([0.3, 0.2]) for _ in range(8)]
     study.amend(changes={"threshold": 2.9}, **WHY)
     study.tell(study.ask([0.3, 0.2]).id, reward=0.1, cost=3.01)
@@ -55,7 +55,7 @@ def test_a_correction_before_an_amendment_leaves_the_evidence_after_it(store):
 
 def test_a_study_is_amended_a_hundred_times_at_most(store, monkeypatch):
     monkeypatch.setattr(amendment, "MOST_AMENDMENTS", 2)
-    study = create_study("trial", SPEC, storage=store)
+    study = Study.create("trial", SPEC, storage=store)
     for threshold in (0.6, 0.7):
         made = study.amend(changes={"threshold": threshold}, key=f"{threshold}", **WHY)
     with pytest.raises(InvalidInput, match=r"'trial': has 2 amendments, the most .*create a new study"):
@@ -66,14 +66,14 @@ def test_a_study_is_amended_a_hundred_times_at_most(store, monkeypatch):
 
 @pytest.mark.parametrize("after", [SPEC, {**SEVERAL, "costs": {"warmth": SEVERAL["costs"]["heat"]}}])
 def test_the_page_shows_costs_that_an_amendment_dropped_or_renamed(store, after):
-    study = create_study("trial", SEVERAL, storage=store)
+    study = Study.create("trial", SEVERAL, storage=store)
     watching, told = Track(study), [{"heat": 0.3, "wear": 0.2}]
     for _ in range(2):
         study.tell(study.ask([0.3, 0.2], unit="a").id, reward=0.1, cost=told[-1])
         told.append(0.3 if after == SPEC else {"warmth": 0.3})
         watching.refresh(fresh=True)
         study.amend(after, **WHY) if len(told) == 2 else None
-    for track in (watching, Track(open_study("trial", storage=store))):
+    for track in (watching, Track(Study.open("trial", storage=store))):
         track.refresh(fresh=True)
         assert series(track, 50)["counts"]["outcomes"] == 2
         assert [row["cost"] for row in rows_page(track, None, 9, Wanted())["rows"]] == told[1::-1]
@@ -81,7 +81,7 @@ def test_the_page_shows_costs_that_an_amendment_dropped_or_renamed(store, after)
 
 
 def test_the_page_says_that_a_missing_cost_ended_learning(store):
-    study = create_study("trial", SEVERAL, storage=store)
+    study = Study.create("trial", SEVERAL, storage=store)
     study.tell(study.ask([0.3, 0.2]).id, reward=0.1, cost={"heat": 0.1, "wear": None})
     shown, said = page(study)["counts"], study.status()
     assert (shown["frozen"], shown["void"]) == (said["frozen"], said["void"]) == (True, 1)
@@ -91,7 +91,7 @@ def test_the_page_says_that_a_missing_cost_ended_learning(store):
 def test_what_is_only_shown_changes_without_learning_anew(store, changes):
     conformal = {"dim": 2, "threshold": 1.0, "violation_risk": 0.2, "guarantee": "conformal", "start_action": 0.2}
     for name, spec in (("certified", SPEC), ("conformal", conformal)):
-        study = create_study(name, spec, storage=store)
+        study = Study.create(name, spec, storage=store)
         for _ in range(3):
             study.tell(study.ask([0.3, 0.2]).id, reward=0.1, cost=0.1)
         known = study.status()["informative_rounds"]
@@ -101,7 +101,7 @@ def test_what_is_only_shown_changes_without_learning_anew(store, changes):
 
 
 def test_a_key_is_for_one_choice_of_keep_learning(store):
-    study = create_study("trial", SPEC, storage=store)
+    study = Study.create("trial", SPEC, storage=store)
     made = study.amend(changes={"threshold": 0.6}, keep_learning=False, key="a", **WHY)
     for other in (True, None):
         with pytest.raises(
@@ -122,13 +122,13 @@ def test_a_key_is_for_one_choice_of_keep_learning(store):
     ],
 )
 def test_changes_of_the_wrong_kind_are_refused_in_one_sentence(store, changes, words):
-    study = create_study("trial", SPEC, storage=store)
+    study = Study.create("trial", SPEC, storage=store)
     with pytest.raises(InvalidInput, match=words):
         study.amend(changes=changes, **WHY)
 
 
 def test_the_trail_takes_any_number(store):
-    study = create_study("trial", SPEC, storage=store)
+    study = Study.create("trial", SPEC, storage=store)
     assert len(study.trail(2**70, whole=True)) == 1
     assert len(study.trail(limit=-1, whole=True)) == 1
     study.ask([0.3, 0.2])
@@ -136,7 +136,7 @@ def test_the_trail_takes_any_number(store):
 
 
 def test_the_trail_says_what_an_amendment_changed(store):
-    study = create_study("trial", SPEC, storage=store)
+    study = Study.create("trial", SPEC, storage=store)
     study.amend(changes={"threshold": 0.6, "guard": {"max_open": 20, "stop": {"decisions": 9}}}, **WHY)
     study.amend(changes={"labels": {"cost": "trough"}, "guard": {"due_after": 5}}, **WHY)
     last, first = study.trail(limit=2)
@@ -147,7 +147,7 @@ def test_the_trail_says_what_an_amendment_changed(store):
 
 @pytest.mark.parametrize("rule", ["too_many_unwatched", "too_many_void"])
 def test_amendments_do_not_hide_rounds_without_an_outcome(store, rule):
-    study = create_study("trial", SPEC, storage=store, guard={"max_void": 24 if rule == "too_many_void" else None})
+    study = Study.create("trial", SPEC, storage=store, guard={"max_void": 24 if rule == "too_many_void" else None})
     for number in range(24):
         if number == 12:
             study.amend(changes={"labels": {"cost": "trough"}}, **WHY)

@@ -13,7 +13,7 @@ from safedial.rounds.outcome import Round, for_the_watch
 from safedial.rounds.watch import Watch
 from safedial.study import transaction
 from safedial.study.event import now
-from safedial.study.manage import create_study
+from safedial.study.study import Study
 from safedial.study.study_errors import StudyError
 from tests.study.conftest import SPEC
 
@@ -22,7 +22,7 @@ HOUR = 3_600_000_000
 
 
 def made(lite, name="attacked", **changes):
-    return create_study(name, {**SPEC, "fallback_action": 0.05, **changes}, storage=lite.store)
+    return Study.create(name, {**SPEC, "fallback_action": 0.05, **changes}, storage=lite.store)
 
 
 def test_a_decision_dated_ahead_does_not_hide_that_a_later_one_is_overdue(lite, monkeypatch):
@@ -120,7 +120,7 @@ STARTS = {
 def start_study(lite, kind, name="start", **more):
     """A study with a declared start."""
     spec = {"dim": 2, "threshold": 0.5, "violation_risk": 0.1, "start_action": 0.2, **STARTS[kind], **more}
-    return create_study(name, spec, storage=lite.store)
+    return Study.create(name, spec, storage=lite.store)
 
 
 def question(study):

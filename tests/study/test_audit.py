@@ -12,8 +12,8 @@ from safedial.cli import make_app
 from safedial.study.database import sa
 from safedial.study.event import Event, digest
 from safedial.study.log import append_events, read_events
-from safedial.study.manage import create_study
 from safedial.study.store import Store
+from safedial.study.study import Study
 from tests.study.conftest import SPEC
 
 FORGED = "typing error)\n  2025-01-31T14:05:00.000000Z voided by the board (never given): unrelated True"
@@ -48,7 +48,7 @@ def test_no_unit_or_feature_forges_a_line_of_the_explanation(lite):
     forged = "mg\n  2025-01-31 voided by the board"
     features = {"names": ["age\n  forged", "weight"], "center": [50, 70], "scale": [100, 100]}
     spec = {**SPEC, "features": features, "dial": {"high": 20, "unit": forged}}
-    study = create_study("named", spec, storage=lite.store)
+    study = Study.create("named", spec, storage=lite.store)
     lines = str(study.explain(study.ask([65, 90]).id)).split("\n")
     assert not any(line.lstrip().startswith(("2025", "forged")) for line in lines)
 
@@ -78,9 +78,9 @@ def test_a_checkpoint_of_the_store_finds_rewritten_and_removed_studies(storage, 
 
     with Store(storage) as store:
         for name in ("first", "second"):
-            create_study(name, SPEC, storage=store).ask([0.1, 0.1])
+            Study.create(name, SPEC, storage=store).ask([0.1, 0.1])
         mark = checkpoint_store(store)
-        create_study("later", SPEC, storage=store)
+        Study.create("later", SPEC, storage=store)
         assert all(report.ok for report in verify_store(store, checkpoint=mark))
         with store.engine.begin() as connection:
             one, two = read_events(connection, 2)

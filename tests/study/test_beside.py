@@ -9,9 +9,9 @@ import pytest
 from safedial.study import replay_log
 from safedial.study.database import writing
 from safedial.study.log import lock_head
-from safedial.study.manage import create_study, open_study
 from safedial.study.replay_log import Replay
 from safedial.study.store import Store
+from safedial.study.study import Study
 from tests.study.conftest import SPEC
 
 RULES = {**SPEC, "guard": {"alarm_level": 1e-4}}
@@ -19,7 +19,7 @@ RULES = {**SPEC, "guard": {"alarm_level": 1e-4}}
 
 @pytest.fixture
 def study(store):
-    return create_study("trial", RULES, storage=store, actor="tester")
+    return Study.create("trial", RULES, storage=store, actor="tester")
 
 
 def rounds(study, count, seed=1):
@@ -86,7 +86,7 @@ def agrees(study, storage):
     """The log verifies, and a process that reads it anew has the same state."""
     assert study.verify().ok
     with Store(storage) as other:
-        assert open_study("trial", storage=other).state_digest() == study.state_digest()
+        assert Study.open("trial", storage=other).state_digest() == study.state_digest()
 
 
 def test_questions_are_answered_while_the_log_is_locked(study, storage):
@@ -142,7 +142,7 @@ def test_changes_of_the_same_round_by_another_process_begin_the_replay_again(stu
     later = Gate(monkeypatch)
     later.open.set()
     with Store(storage) as other:
-        twin = open_study("trial", storage=other)
+        twin = Study.open("trial", storage=other)
         twin.correct(asked[3].id, cost=0.01, reason="another round")
         first = twin.correct(asked[2].id, cost=0.02, reason="misread").seq
     replays = later.count
@@ -156,7 +156,7 @@ def test_changes_of_the_same_round_by_another_process_begin_the_replay_again(stu
 def test_two_processes_that_change_the_past_at_once_agree(study, storage, gate):
     asked = rounds(study, 20)
     with Store(storage) as other:
-        twin = open_study("trial", storage=other)
+        twin = Study.open("trial", storage=other)
         twin.ask([0.2, 0.2])
         ones = [halved(study, asked[2], wait=False), halved(twin, asked[3], wait=False)]
         ones.append(twin.void(asked[5].id, reason="wrong patient", unrelated=True, wait=False))
@@ -181,7 +181,7 @@ def test_the_log_is_not_locked_while_it_is_replayed(study, storage, monkeypatch)
 
     monkeypatch.setattr(replay_log, "begin_replay", unlocked)
     with Store(storage) as other:
-        twin = open_study("trial", storage=other)
+        twin = Study.open("trial", storage=other)
         twin.ask([0.2, 0.2])
         halved(study, asked[2])
         study.void(asked[3].id, reason="wrong patient", unrelated=True)
@@ -198,7 +198,7 @@ def test_a_long_replay_is_followed_by_a_snapshot_and_not_repeated_at_a_restart(s
     expected = study.state_digest()
     assert gate.count == 1
     with Store(storage) as other:
-        again = open_study("trial", storage=other)
+        again = Study.open("trial", storage=other)
         assert again.state_digest() == expected
         again.ask([0.1, 0.1])
     assert gate.count == 1
@@ -213,7 +213,7 @@ def test_short_replays_are_repeated_once_at_a_restart(study, storage, gate):
     assert gate.count == 5
     expected, before = study.state_digest(), gate.count
     with Store(storage) as other:
-        assert open_study("trial", storage=other).state_digest() == expected
+        assert Study.open("trial", storage=other).state_digest() == expected
     assert gate.count == before + 1
     assert study.verify().ok
 
@@ -226,7 +226,7 @@ def test_a_store_is_closed_after_the_replays_that_wait(study, storage, gate):
     study.store.close()
     assert sorted(each.result().seq for each in waiting) == [14, 15]
     with Store(storage) as other:
-        assert open_study("trial", storage=other).verify().ok
+        assert Study.open("trial", storage=other).verify().ok
 
 
 def test_a_replay_that_fails_is_the_answer_to_its_correction_alone(study, monkeypatch):
@@ -272,7 +272,7 @@ def test_several_changes_begin_again_if_one_of_their_rounds_changes_meanwhile(st
     assert together.reached.wait(20)
     Gate(monkeypatch).open.set()
     with Store(storage) as other:
-        changed = open_study("trial", storage=other).correct(asked[4].id, cost=0.02, reason="misread").seq
+        changed = Study.open("trial", storage=other).correct(asked[4].id, cost=0.02, reason="misread").seq
     together.open.set()
     made = [each.result() for each in others]
     assert min(each.seq for each in made) > changed
@@ -283,7 +283,7 @@ def test_several_changes_begin_again_if_one_of_their_rounds_changes_meanwhile(st
 def test_the_guard_looks_after_the_last_of_several_changes(storage, gate):
     """The first change alone would raise the alarm; with the second it is not due."""
     with Store(storage) as store:
-        study = create_study("trial", {**SPEC, "guard": {"max_void": 1}}, storage=store, actor="tester")
+        study = Study.create("trial", {**SPEC, "guard": {"max_void": 1}}, storage=store, actor="tester")
         asked = rounds(study, 10)
         study.void(study.ask([0.1, 0.1]).id, reason="device was off", unrelated=True)
         first = halved(study, asked[2], wait=False)

@@ -11,11 +11,11 @@ from safedial.bounds import monitor
 from safedial.errors import InvalidInput
 from safedial.service.charts import series
 from safedial.service.timeline import Track
-from safedial.study.manage import create_study, open_study
 from safedial.study.reducer import body_of, decide_next, noted_in, question_of
 from safedial.study.replay_log import Source, replay
 from safedial.study.snapshot import pack, unpack
 from safedial.study.store import Store
+from safedial.study.study import Study
 from safedial.study.verify import Agreement
 
 COSTS = {"load": Cost(threshold=1.5, noise=0.1, curve=power(2.0)), "heat": Cost(threshold=2, noise=0.2, unit="C")}
@@ -47,7 +47,7 @@ def shelf(tmp_path):
 
 
 def make(store, name="trial", spec=SPEC, **more):
-    return create_study(name, spec, dim=2, dial=DIAL, storage=store, actor="tester", **more)
+    return Study.create(name, spec, dim=2, dial=DIAL, storage=store, actor="tester", **more)
 
 
 def state_of(study):
@@ -95,7 +95,7 @@ def test_a_study_and_an_agent_that_get_the_same_rounds_decide_the_same(shelf, po
     assert study.verify().ok
     state = state_of(study)
     assert pack(unpack(study.spec, pack(state))) == pack(state)
-    assert open_study("trial", storage=shelf).state_digest() == study.state_digest()
+    assert Study.open("trial", storage=shelf).state_digest() == study.state_digest()
 
 
 def test_outcomes_wait_for_those_before_them_and_a_snapshot_keeps_each_cost(shelf):

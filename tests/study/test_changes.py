@@ -5,10 +5,10 @@ import pytest
 
 from safedial.study import replay_log
 from safedial.study.database import reading
-from safedial.study.manage import create_study, open_study
 from safedial.study.replay_log import Source, replay
 from safedial.study.snapshot import pack, unpacked
 from safedial.study.store import Store
+from safedial.study.study import Study
 from tests.study.conftest import SPEC
 from tests.study.test_amend import SEVERAL, SHIELD
 
@@ -72,7 +72,7 @@ def from_the_log_alone(study):
 @pytest.mark.parametrize("spec", STUDIES.values(), ids=STUDIES)
 @pytest.mark.parametrize("changes", [{"labels": {"reward": "relief"}}, {"violation_risk": 0.04}], ids=["kept", "anew"])
 def test_changes_before_and_after_an_amendment_give_the_state_of_the_log(store, spec, changes):
-    study = create_study("trial", spec, storage=store)
+    study = Study.create("trial", spec, storage=store)
     early = live(study, 12, 1)
     study.amend(changes=changes, reason="a new guideline")
     told = live(study, 12, 2)
@@ -88,7 +88,7 @@ def test_a_change_of_a_recent_outcome_is_replayed_from_a_recent_snapshot(store, 
     monkeypatch.setattr("safedial.study.transaction.SNAPSHOT_EVENTS", 60)
     monkeypatch.setattr("safedial.study.transaction.SNAPSHOT_BYTES", 1e9)
     monkeypatch.setattr("safedial.study.transaction.thinned", lambda seq, shots, unit: shots)
-    study = create_study("trial", LOOSE, storage=store)
+    study = Study.create("trial", LOOSE, storage=store)
     for part in range(12):
         told = live(study, 60, part)
         study.amend(changes={"threshold": 0.5 + 0.01 * (1 + part)}, reason="a new guideline")
@@ -103,9 +103,9 @@ def test_a_change_of_a_recent_outcome_is_replayed_from_a_recent_snapshot(store, 
 def test_any_changes_by_two_processes_give_the_state_of_the_log(store, monkeypatch):
     monkeypatch.setattr("safedial.study.transaction.SNAPSHOT_EVENTS", 40)
     monkeypatch.setattr("safedial.study.transaction.REPLAYED_EVENTS", 60)
-    study, rng, told = create_study("trial", LOOSE, storage=store), np.random.default_rng(5), []
+    study, rng, told = Study.create("trial", LOOSE, storage=store), np.random.default_rng(5), []
     with Store(store.storage) as other:
-        desks = [study, open_study("trial", storage=other)]
+        desks = [study, Study.open("trial", storage=other)]
         for turn in range(60):
             told += live(desks[rng.integers(2)], 4, turn)
             each, desk = told.pop(int(len(told) * rng.random() ** 0.3)), desks[rng.integers(2)]

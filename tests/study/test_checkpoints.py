@@ -6,8 +6,9 @@ import pytest
 
 from safedial.errors import InvalidInput
 from safedial.study.checkpoints import read_marks
-from safedial.study.manage import checkpoint_store, create_study
+from safedial.study.manage import checkpoint_store
 from safedial.study.store import Store
+from safedial.study.study import Study
 from safedial.study.verify import verify_store
 from tests.study.conftest import SPEC
 from tests.study.test_cli import CREATE, study
@@ -35,7 +36,7 @@ def test_a_checkpoint_names_its_study_its_first_event_and_its_time(lite, tmp_pat
     assert [(each.ok, each.checkpoint) for each in verify_store(lite.store, checkpoint=store)] == [(True, 3)]
     assert lite.verify(checkpoint=store).checkpoint == 3
     with pytest.raises(InvalidInput, match="is of another study, 'none of this name'; this is 'other'"):
-        create_study("other", SPEC, storage=lite.store).verify(checkpoint=store)
+        Study.create("other", SPEC, storage=lite.store).verify(checkpoint=store)
     for given in (mark, f"3:{mark['hash']}", {"studies": [{}]}):
         with pytest.raises(InvalidInput, match="is not of a whole store; name the study"):
             verify_store(lite.store, checkpoint=given)
@@ -44,7 +45,7 @@ def test_a_checkpoint_names_its_study_its_first_event_and_its_time(lite, tmp_pat
 def test_a_study_made_anew_under_the_same_name_does_not_match(lite, tmp_path):
     mark = lite.checkpoint()
     with Store(f"sqlite:///{tmp_path}/other.db") as store:
-        again = create_study("trial", SPEC, storage=store)
+        again = Study.create("trial", SPEC, storage=store)
         again.ask([0.1, 0.2])
         report = again.verify(checkpoint=mark)
     assert (report.ok, report.first_bad) == (False, 1)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from safedial import InvalidInput
-from safedial.study.manage import create_study
 from safedial.study.store import Store
+from safedial.study.study import Study
 from safedial.study.study_spec import read_spec
 from tests.study.conftest import id_at
 
@@ -46,7 +46,7 @@ def lost(study, count, lose, every=4):
 def test_voids_that_are_vouched_for_are_left_out_and_others_count_as_unbounded(shelf):
     """A quarter of the calibration rounds at a risk of a tenth: counted as unbounded they leave the start dose."""
     spec = {**SPEC, "guard": {"max_unwatched": 0.5}}
-    vouched, unvouched, gone = (create_study(name, spec, storage=shelf) for name in ("vouched", "unvouched", "gone"))
+    vouched, unvouched, gone = (Study.create(name, spec, storage=shelf) for name in ("vouched", "unvouched", "gone"))
     lost(vouched, 140, lambda name: vouched.void(name, reason="the wrong ward", unrelated=True))
     lost(unvouched, 140, lambda name: unvouched.void(name, reason="felt ill"))
     lost(gone, 140, lambda name: gone.expire([name], reason="moved away", unrelated=True))
@@ -68,13 +68,12 @@ def test_voids_that_are_vouched_for_are_left_out_and_others_count_as_unbounded(s
 
 
 def test_a_snapshot_knows_what_was_left_out(shelf, tmp_path):
-    study = create_study("trial", SPEC, storage=shelf)
+    study = Study.create("trial", SPEC, storage=shelf)
     lost(study, 150, lambda name: study.void(name, reason="the wrong ward", unrelated=True))
     digest = study.state_digest()
-    from safedial.study.manage import open_study
 
     with Store(f"sqlite:///{tmp_path}/study.db") as other:
-        again = open_study("trial", storage=other)
+        again = Study.open("trial", storage=other)
         assert again.state_digest() == digest
     from safedial.study.snapshot import pack, unpack
 
@@ -84,7 +83,7 @@ def test_a_snapshot_knows_what_was_left_out(shelf, tmp_path):
 
 
 def test_a_void_after_the_outcome_is_left_out_too(shelf):
-    study = create_study("trial", SPEC, storage=shelf)
+    study = Study.create("trial", SPEC, storage=shelf)
     list(play(study, 60))
     study.void(id_at(study, 2), reason="the wrong patient", unrelated=True)
     state = study._write(lambda transaction: transaction.state, True)
@@ -93,7 +92,7 @@ def test_a_void_after_the_outcome_is_left_out_too(shelf):
 
 
 def test_nothing_applied_is_left_out_where_vouched_for(shelf):
-    study = create_study("trial", SPEC, storage=shelf)
+    study = Study.create("trial", SPEC, storage=shelf)
     list(play(study, 30))
     for vouched in (True, False):
         decision = study.ask([0.1, 0.2, 1.0])
@@ -106,7 +105,7 @@ def test_nothing_applied_is_left_out_where_vouched_for(shelf):
 def test_contexts_that_a_mask_gives_nothing_do_not_poison_the_others(shelf):
     """Which rounds they are depends on their contexts alone: the others are exchangeable among themselves."""
     mask = {"caps": [{"name": "too young", "when": {"0": {"max": 0.0}}, "limit": 0}]}
-    study = create_study("trial", SPEC | {"guard": mask}, storage=shelf)
+    study = Study.create("trial", SPEC | {"guard": mask}, storage=shelf)
     list(play(study, 160))
     decision = study.ask([0.5, 0.0, 1.0])
     assert decision.guarantee == "conformal"
@@ -115,7 +114,7 @@ def test_contexts_that_a_mask_gives_nothing_do_not_poison_the_others(shelf):
 
 
 def test_a_dial_with_levels_never_gives_nothing(shelf):
-    study = create_study("trial", SPEC | {"dial": LEVELS, "start_action": 4}, storage=shelf)
+    study = Study.create("trial", SPEC | {"dial": LEVELS, "start_action": 4}, storage=shelf)
     rng, seen = np.random.default_rng(0), set()
     for _ in range(200):
         context = 4.0 * rng.standard_normal(3)
@@ -157,7 +156,7 @@ def pilot(rng, count=100):
 
 @pytest.mark.parametrize(("history", "stopped"), [("train", ""), ("calibrate", "drift")])
 def test_a_pilot_that_differs_alarms_only_where_it_calibrates(shelf, history, stopped):
-    study = create_study("trial", SPEC | {"history": history}, storage=shelf)
+    study = Study.create("trial", SPEC | {"history": history}, storage=shelf)
     study.import_history(pilot(np.random.default_rng(1)))
     for _ in play(study, 100):
         raise AssertionError
@@ -175,7 +174,7 @@ def test_a_pilot_that_differs_alarms_only_where_it_calibrates(shelf, history, st
 
 
 def test_a_correction_replays_the_guards_too(shelf):
-    study = create_study("trial", SPEC, storage=shelf)
+    study = Study.create("trial", SPEC, storage=shelf)
     list(play(study, 60))
     before = study._write(lambda transaction: list(transaction.state.learning._state.tried), True)
     study.correct(id_at(study, 2), reason="typing error", applied_action=0.9)
@@ -186,7 +185,7 @@ def test_a_correction_replays_the_guards_too(shelf):
 
 def test_a_study_without_sign_groups_verifies(shelf, tmp_path):
     lean = {"groups": "none"}
-    study = create_study("trial", SPEC | lean, storage=shelf)
+    study = Study.create("trial", SPEC | lean, storage=shelf)
     stated = read_spec(SPEC | lean).fields
     assert [stated["policy"][name] for name in ("groups", "probe")] == ["none", 0.001]
     assert read_spec(stated).fields == stated

@@ -8,9 +8,9 @@ from safedial.service.timeline import Track
 from safedial.study import transaction
 from safedial.study.amendment import amended_spec, new_fields
 from safedial.study.event import orjson
-from safedial.study.manage import create_study, open_study
 from safedial.study.snapshot import pack, unpack
 from safedial.study.store import Store, same_spec
+from safedial.study.study import Study
 from safedial.study.study_errors import StudyError
 from safedial.study.study_spec import read_spec
 from tests.study.conftest import SPEC
@@ -45,8 +45,8 @@ PAIRS = {(kind, [*CHANGES][number % 3]) for number, kind in enumerate(ALL)} | {(
 
 @pytest.mark.parametrize(("kind", "change"), sorted(PAIRS))
 def test_amended_labels_and_stop_rules_hide_no_evidence(lite, kind, change):
-    control = create_study("control", ALL[kind], storage=lite.store)
-    study = create_study("amended", ALL[kind], storage=lite.store)
+    control = Study.create("control", ALL[kind], storage=lite.store)
+    study = Study.create("amended", ALL[kind], storage=lite.store)
     expected = stops_after(control, None)
     assert expected is not None
     assert stops_after(study, CHANGES[change]) == expected
@@ -56,7 +56,7 @@ def test_amended_labels_and_stop_rules_hide_no_evidence(lite, kind, change):
 
 
 def test_a_stricter_alarm_judges_the_evidence_so_far(lite):
-    study = create_study("amended", MILD, storage=lite.store)
+    study = Study.create("amended", MILD, storage=lite.store)
     while study.status()["evidence"] < 10.0:
         study.tell(study.ask([0.3, 0.2]).id, reward=0.1, cost=3.01)
     assert study.status()["stop_reason"] == ""
@@ -68,7 +68,7 @@ def test_a_stricter_alarm_judges_the_evidence_so_far(lite):
 
 
 def test_a_stricter_alarm_judges_the_noise_so_far(lite):
-    study = create_study("amended", {**MILD, "guard": {"alarm_level": 1e-4}}, storage=lite.store)
+    study = Study.create("amended", {**MILD, "guard": {"alarm_level": 1e-4}}, storage=lite.store)
     while study.status()["noise_evidence"] < 1e4:
         decision = study.ask([0.3, 0.2])
         study.tell(decision.id, reward=1.5 * decision.action * (-1) ** decision.seq, cost=0.1)
@@ -84,7 +84,7 @@ def test_states_certificates_and_the_page_agree_through_continued_phases(tmp_pat
     monkeypatch.setattr(transaction, "SNAPSHOT_EVENTS", 15)
     url, made = f"sqlite:///{tmp_path}/trial.db", []
     with Store(url) as store:
-        study = create_study("trial", ALL[kind], storage=store)
+        study = Study.create("trial", ALL[kind], storage=store)
         late = ask(study)
         for number in range(18):
             made.append(tell(study, 0.2))
@@ -117,7 +117,7 @@ def test_states_certificates_and_the_page_agree_through_continued_phases(tmp_pat
         assert shown["guaranteed_since"] == last.certificate["amended"][2]["at"]
         assert study.verify().ok
     with Store(url) as store:
-        again = open_study("trial", storage=store)
+        again = Study.open("trial", storage=store)
         restored = again._run(lambda transaction: transaction.state)
         assert pack(restored) == pack(state)
         assert len(restored.phases) == 2
@@ -125,7 +125,7 @@ def test_states_certificates_and_the_page_agree_through_continued_phases(tmp_pat
 
 
 def test_learning_cannot_start_again_without_a_new_guarantee(lite):
-    study = create_study("amended", CERTIFIED, storage=lite.store)
+    study = Study.create("amended", CERTIFIED, storage=lite.store)
     tell(study, 0.1)
     before = study.status()
     with pytest.raises(InvalidInput, match=r"keep_learning = False: starts learning again, though nothing changes"):
@@ -135,7 +135,7 @@ def test_learning_cannot_start_again_without_a_new_guarantee(lite):
 
 def test_a_resume_clears_only_the_rule_that_it_names(lite):
     """Two people look into one stop; the first resume shows another rule that has fired, which the second keeps."""
-    study = create_study("two", {**MILD, "guard": {"max_open": 8}}, storage=lite.store)
+    study = Study.create("two", {**MILD, "guard": {"max_open": 8}}, storage=lite.store)
     waiting = [study.ask([0.3, 0.2]) for _ in range(9)]
     assert study.status()["stop_reason"] == "too_many_open"
     for each in waiting:
@@ -152,13 +152,13 @@ def test_a_resume_clears_only_the_rule_that_it_names(lite):
     study.resume("looked at it", rule="alarm")
     assert study.status()["stop_reason"] != "alarm"
     with pytest.raises(InvalidInput, match="is not stopped"):
-        create_study("calm", MILD, storage=lite.store).resume("looked at it", rule="alarm")
+        Study.create("calm", MILD, storage=lite.store).resume("looked at it", rule="alarm")
 
 
 @pytest.mark.parametrize("kind", ["certified", "shield", "conformal"])
 def test_a_guard_that_is_written_otherwise_begins_no_phase(lite, kind):
     cap = {"when": {"0": {"min": 0.4}}, "limit": 0.4}
-    study = create_study("written", {**ALL[kind], "guard": {"caps": [cap]}}, storage=lite.store)
+    study = Study.create("written", {**ALL[kind], "guard": {"caps": [cap]}}, storage=lite.store)
     tell(study, 0.1)
     with pytest.raises(InvalidInput, match="changes nothing"):
         study.amend(changes={"guard": {"caps": (cap,)}}, **WHY)
@@ -170,12 +170,12 @@ def test_a_guard_that_is_written_otherwise_begins_no_phase(lite, kind):
     with pytest.raises(InvalidInput, match="changes nothing"):
         study.amend(changes={"guard": {"caps": None}}, **WHY)
     assert study.status()["since_round"] == len(study.spec.phases) == 2
-    assert open_study("written", storage=lite.store).state_digest() == study.state_digest()
+    assert Study.open("written", storage=lite.store).state_digest() == study.state_digest()
     assert study.verify().ok
 
 
 def test_each_outcome_is_due_as_it_was_stated_when_it_was_decided(lite):
-    study = create_study("due", CERTIFIED, storage=lite.store)
+    study = Study.create("due", CERTIFIED, storage=lite.store)
     ask(study)
     study.amend(changes={"guard": {"due_after": 1e-9}}, **WHY)
     assert study.status()["overdue"] == 0
@@ -190,7 +190,7 @@ def test_each_outcome_is_due_as_it_was_stated_when_it_was_decided(lite):
 
 
 def test_a_key_is_for_one_rule(lite):
-    study = create_study("keys", {**CERTIFIED, "guard": {"max_open": 1}}, storage=lite.store)
+    study = Study.create("keys", {**CERTIFIED, "guard": {"max_open": 1}}, storage=lite.store)
     [ask(study), ask(study)]
     first = study.resume("looked at it", rule="too_many_open", key="a")
     assert study.resume("looked at it", rule="too_many_open", key="a").seq == study.resume("looked at it", key="a").seq

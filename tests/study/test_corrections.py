@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from safedial.study import study_spec
-from safedial.study.manage import create_study, open_study
 from safedial.study.store import Store
+from safedial.study.study import Study
 from tests.study.conftest import SPEC
 
 CASES = {
@@ -31,7 +31,7 @@ def store(tmp_path):
 def twins(store, **options):
     """Two studies that shall end alike."""
     rules = {**SPEC, "guard": {"alarm_level": 1e-300}, **options}
-    return [create_study(name, rules, storage=store) for name in ("first", "later")]
+    return [Study.create(name, rules, storage=store) for name in ("first", "later")]
 
 
 def outcome_of(context, action, rng):
@@ -95,7 +95,7 @@ def test_corrected_rounds_count_as_if_reported_rightly_at_first(store, options, 
     assert one["noise_evidence"] == other["noise_evidence"] != 1.0
     assert other["corrected_violations"] > one["corrected_violations"] == 0
     assert later.verify().ok
-    assert open_study("later", storage=store).state_digest() == later.state_digest()
+    assert Study.open("later", storage=store).state_digest() == later.state_digest()
 
 
 def test_a_round_that_still_waits_for_earlier_ones_is_corrected_too(store):
@@ -124,7 +124,7 @@ def test_a_replay_for_a_void_keeps_what_was_corrected(store):
         study.void(voided, reason="wrong patient", unrelated=True)
     same(first, later)
     assert later.verify().ok
-    assert open_study("later", storage=store).state_digest() == later.state_digest()
+    assert Study.open("later", storage=store).state_digest() == later.state_digest()
 
 
 def test_a_misread_cost_no_longer_counts_against_the_noise_once_it_is_corrected(store):
@@ -144,7 +144,7 @@ def test_a_misread_cost_no_longer_counts_against_the_noise_once_it_is_corrected(
 
 
 def test_a_correction_of_a_round_from_before_a_resume_does_not_count_in_the_new_evidence(store):
-    study = create_study("stopped", {**SPEC, "guard": {"alarm_level": 0.5}}, storage=store)
+    study = Study.create("stopped", {**SPEC, "guard": {"alarm_level": 0.5}}, storage=store)
     asked = []
     while not study.status()["stop_reason"]:
         asked.append(study.ask([0.5, 0.1]))
@@ -157,7 +157,7 @@ def test_a_correction_of_a_round_from_before_a_resume_does_not_count_in_the_new_
 
 def test_a_corrected_outcome_that_shows_nothing_is_counted_once(store):
     spec = {**SPEC, "noise_scale": {"scale": "power_scale", "exponent": 0.8}}
-    study = create_study("unclear", spec, storage=store)
+    study = Study.create("unclear", spec, storage=store)
     asked = study.ask([0.5, 0.1])
     study.tell(asked.id, reward=0.1, cost=0.2, applied_action=2 * asked.action)
     before = study.status()
@@ -181,7 +181,7 @@ def test_a_value_that_dwarfs_all_others_leaves_no_trace(store):
 @pytest.mark.filterwarnings("ignore")
 def test_a_correction_after_a_resume_changes_its_own_rounds_mark_and_no_other(store):
     guard = {"alarm_level": 1e-4, "stop": {"violations": 2, "of_last": 5}}
-    study = create_study("trial", {**SPEC, "threshold": 1.0, "cost_noise": 0.6, "guard": guard}, storage=store)
+    study = Study.create("trial", {**SPEC, "threshold": 1.0, "cost_noise": 0.6, "guard": guard}, storage=store)
     asked = [study.ask([0.3, 0.2]) for _ in range(5)]
     for each in asked[:2]:
         study.tell(each.id, reward=0.1, cost=1.05)

@@ -10,8 +10,8 @@ from safedial.errors import InvalidInput
 from safedial.service.charts import Wanted, rows_page
 from safedial.service.timeline import Track
 from safedial.study import study_spec
-from safedial.study.manage import create_study
 from safedial.study.store import Store
+from safedial.study.study import Study
 from safedial.study.study_spec import read_spec
 from tests.program import run
 from tests.study.conftest import SPEC
@@ -21,7 +21,7 @@ SECOND = 1 / 3600
 
 def test_an_outcome_that_is_open_for_longer_than_due_after_is_overdue_and_stops_nothing(tmp_path):
     with Store(f"sqlite:///{tmp_path}/trial.db") as store:
-        study = create_study("trial", {**SPEC, "guard": {"due_after": 0.05 * SECOND}}, storage=store)
+        study = Study.create("trial", {**SPEC, "guard": {"due_after": 0.05 * SECOND}}, storage=store)
         made = [study.ask([0.3, 0.3]) for _ in range(3)]
         study.tell(made[0].id, reward=0.1, cost=0.1)
         time.sleep(0.06)
@@ -40,11 +40,11 @@ def test_an_outcome_that_is_open_for_longer_than_due_after_is_overdue_and_stops_
 
 def test_without_due_after_the_deadline_is_the_one_that_stops_the_study(tmp_path):
     with Store(f"sqlite:///{tmp_path}/trial.db") as store:
-        study = create_study("trial", {**SPEC, "guard": {"max_open_hours": 0.05 * SECOND}}, storage=store)
+        study = Study.create("trial", {**SPEC, "guard": {"max_open_hours": 0.05 * SECOND}}, storage=store)
         study.ask([0.3, 0.3])
         time.sleep(0.06)
         assert study.status()["overdue"] == 1
-        plain = create_study("plain", SPEC, storage=store)
+        plain = Study.create("plain", SPEC, storage=store)
         plain.ask([0.3, 0.3])
         assert (plain.status()["overdue"], plain.status()["overdue_since"]) == (0, None)
 
@@ -108,7 +108,7 @@ def test_hours_that_no_calendar_holds_are_refused(name):
 def test_the_page_shows_no_due_date_that_no_calendar_holds(tmp_path, monkeypatch):
     monkeypatch.setattr(study_spec, "MOST_HOURS", 1e300)
     with Store(f"sqlite:///{tmp_path}/trial.db") as store:
-        study = create_study("trial", {**SPEC, "fallback_action": 0.1, "guard": {"due_after": 1e8}}, storage=store)
+        study = Study.create("trial", {**SPEC, "fallback_action": 0.1, "guard": {"due_after": 1e8}}, storage=store)
         study.ask([0.3, 0.2])
         track = Track(study)
         track.refresh()

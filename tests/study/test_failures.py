@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from safedial.study.database import sa
-from safedial.study.manage import create_study
 from safedial.study.store import Store
+from safedial.study.study import Study
 from safedial.study.study_errors import StoreUnavailable, StudyError
 from tests.study.conftest import SPEC
 from tests.study.postgres import Server
@@ -62,7 +62,7 @@ def run(url, kind, k):
             return step()
 
     with Store(url) as store:
-        study = create_study("trial", SPEC, storage=store, actor="tester")
+        study = Study.create("trial", SPEC, storage=store, actor="tester")
         study.status()
         fault = Fault(store.engine, kind, k)
         last = script(study, again)
@@ -94,7 +94,7 @@ def test_a_store_that_is_gone_says_so_and_an_open_one_comes_back(tmp_path):
 def test_a_locked_store_is_unavailable_and_then_available_again(storage, monkeypatch):
     monkeypatch.setattr("safedial.study.database.BUSY_SECONDS", 0.1)
     with Store(storage) as store, Store(storage) as other:
-        study = create_study("trial", SPEC, storage=store)
+        study = Study.create("trial", SPEC, storage=store)
         study.ask([0.1, 0.1])
         with other.engine.connect().execution_options(safedial_write=True) as connection, connection.begin():
             connection.execute(sa.text("UPDATE studies SET head_seq = head_seq WHERE id = 1"))
@@ -123,7 +123,7 @@ def test_an_operation_that_breaks_hurts_nobody_else(lite):
 
 def test_a_closed_store_refuses_and_closing_twice_is_fine(tmp_path):
     store = Store(f"sqlite:///{tmp_path}/trial.db")
-    study = create_study("trial", SPEC, storage=store)
+    study = Study.create("trial", SPEC, storage=store)
     waiting = [study.ask([0.1, 0.1], wait=False) for _ in range(20)]
     store.close()
     store.close()
@@ -146,13 +146,13 @@ def put_back(url, events):
 def test_a_process_that_is_ahead_of_its_log_refuses_until_it_is_started_anew(storage, again):
     """After a restore, or a crash of a server that acknowledged too early; others may have gone on since."""
     with Store(storage) as store:
-        study = create_study("trial", SPEC, storage=store)
+        study = Study.create("trial", SPEC, storage=store)
         for _ in range(3):
             study.ask([0.1, 0.1])
         put_back(storage, 3)
         with Store(storage) as other:
             for _ in range(again):
-                create_study("trial", storage=other, load_if_exists=True).ask([0.3, 0.1])
+                Study.create("trial", storage=other, load_if_exists=True).ask([0.3, 0.1])
         for _ in range(2):
             with pytest.raises(StudyError) as refused:
                 study.ask([0.2, 0.1])
@@ -161,14 +161,14 @@ def test_a_process_that_is_ahead_of_its_log_refuses_until_it_is_started_anew(sto
         with pytest.raises(StoreUnavailable, match="restart this process"):
             store.check_writable()
     with Store(storage) as store:
-        study = create_study("trial", storage=store, load_if_exists=True)
+        study = Study.create("trial", storage=store, load_if_exists=True)
         assert study.ask([0.2, 0.1]).seq == 4 + again
         assert study.verify().ok
 
 
 def test_a_study_whose_process_is_ahead_does_not_hurt_the_others_of_its_batch(storage):
     with Store(storage) as store:
-        back, whole = (create_study(name, SPEC, storage=store) for name in ("back", "whole"))
+        back, whole = (Study.create(name, SPEC, storage=store) for name in ("back", "whole"))
         for study in (back, whole):
             study.ask([0.1, 0.1])
         put_back(storage, 1)
@@ -184,11 +184,11 @@ def test_a_study_whose_log_is_broken_does_not_hurt_the_others_of_its_batch(tmp_p
     url = f"sqlite:///{tmp_path}/trial.db"
     with Store(url) as store:
         for name in ("broken", "whole"):
-            create_study(name, SPEC, storage=store).ask([0.1, 0.1])
+            Study.create(name, SPEC, storage=store).ask([0.1, 0.1])
         with store.engine.begin() as connection:
             connection.execute(sa.text("UPDATE events SET actor = 'x' WHERE study_id = 1 AND seq = 2"))
     with Store(url) as store:
-        broken, whole = (create_study(name, storage=store, load_if_exists=True) for name in ("broken", "whole"))
+        broken, whole = (Study.create(name, storage=store, load_if_exists=True) for name in ("broken", "whole"))
         start = threading.Event()
         hold = store.submit(2, "whole", lambda _: start.wait(30))
         answers = [study.ask([0.2, 0.2], wait=False) for study in (broken, whole) * 5]
@@ -213,11 +213,11 @@ def test_what_was_acknowledged_survives_the_crash_of_a_server_that_acknowledges_
     try:
         url = server.url()
         with Store(url) as store:
-            study = create_study("trial", SPEC, storage=store)
+            study = Study.create("trial", SPEC, storage=store)
             told = [study.ask([0.1, 0.01 * number]).seq for number in range(20)]
             server.crash()
         with Store(url) as store:
-            events = create_study("trial", storage=store, load_if_exists=True).events()["events"]
+            events = Study.create("trial", storage=store, load_if_exists=True).events()["events"]
     finally:
         server.stop()
     assert {event["seq"] for event in events} >= set(told)

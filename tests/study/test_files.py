@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from safedial.study.database import writing
-from safedial.study.manage import backup, create_study, open_study
+from safedial.study.manage import backup
 from safedial.study.store import Store
+from safedial.study.study import Study
 from safedial.study.study_errors import StoreUnavailable
 from safedial.study.verify import verify_study
 from tests.study.conftest import SPEC, id_at
@@ -32,7 +33,7 @@ def file(tmp_path):
     """The path of a closed store with a short study in it."""
     path = tmp_path / "trial.db"
     with Store(f"sqlite:///{path}") as store:
-        fill(create_study("trial", SPEC, storage=store, actor="tester"), 3)
+        fill(Study.create("trial", SPEC, storage=store, actor="tester"), 3)
     return path
 
 
@@ -45,7 +46,7 @@ def keep_asking(url, acks):
     """Ask until refused, each answer written down as it comes; then wait to be killed."""
     file = os.open(acks, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     with Store(url) as store:
-        study = open_study("trial", storage=store, actor="worker")
+        study = Study.open("trial", storage=store, actor="worker")
         try:
             while True:
                 decision = study.ask([0.1, 0.2])
@@ -75,7 +76,7 @@ def test_what_was_acknowledged_survives_the_loss_of_the_wal_and_a_kill(file, tmp
     told = acknowledged(acks)
     with Store(f"sqlite:///{file}") as store:
         report = verify_study(store, "trial")
-        events = open_study("trial", storage=store).events(1, 10_000)["events"]
+        events = Study.open("trial", storage=store).events(1, 10_000)["events"]
     assert report.ok, report
     assert {seq for kind, seq, _ in told if kind == "decided"} <= {event["seq"] for event in events}
     assert told[-1][0] == "refused"
@@ -84,7 +85,7 @@ def test_what_was_acknowledged_survives_the_loss_of_the_wal_and_a_kill(file, tmp
 def test_an_older_copy_over_the_live_file_is_refused(file, tmp_path):
     shutil.copy(file, tmp_path / "older.db")
     with Store(f"sqlite:///{file}") as store:
-        study = open_study("trial", storage=store)
+        study = Study.open("trial", storage=store)
         fill(study, 10)
         checkpoint(store)
         fill(study, 2)
@@ -97,7 +98,7 @@ def test_an_older_copy_over_the_live_file_is_refused(file, tmp_path):
 def test_an_older_copy_of_the_same_size_is_refused_too(file, tmp_path):
     """Freed pages are used again, so that a file need not grow: the count in its header tells."""
     with Store(f"sqlite:///{file}") as store:
-        study = open_study("trial", storage=store)
+        study = Study.open("trial", storage=store)
         with store.engine.begin() as connection:
             connection.exec_driver_sql("CREATE TABLE spare (content BLOB)")
             connection.exec_driver_sql("INSERT INTO spare VALUES (zeroblob(400000))")
@@ -116,7 +117,7 @@ def test_an_older_copy_of_the_same_size_is_refused_too(file, tmp_path):
 @pytest.mark.parametrize("size", [0, 32 + 3 * 4120])
 def test_a_wal_that_was_cut_is_refused(file, size):
     with Store(f"sqlite:///{file}") as store:
-        study = open_study("trial", storage=store)
+        study = Study.open("trial", storage=store)
         fill(study, 10)
         os.truncate(f"{file}-wal", size)
         with pytest.raises(StoreUnavailable, match="-wal was overwritten"):
@@ -125,7 +126,7 @@ def test_a_wal_that_was_cut_is_refused(file, size):
 
 def test_an_older_wal_over_the_live_one_is_refused(file, tmp_path):
     with Store(f"sqlite:///{file}") as store:
-        study = open_study("trial", storage=store)
+        study = Study.open("trial", storage=store)
         fill(study, 10)
         shutil.copy(f"{file}-wal", tmp_path / "older-wal")
         checkpoint(store)
@@ -137,7 +138,7 @@ def test_an_older_wal_over_the_live_one_is_refused(file, tmp_path):
 
 def test_a_removed_shm_is_refused(file):
     with Store(f"sqlite:///{file}") as store:
-        study = open_study("trial", storage=store)
+        study = Study.open("trial", storage=store)
         study.ask([0.1, 0.1])
         os.unlink(f"{file}-shm")
         with pytest.raises(StoreUnavailable, match="-shm was moved"):
@@ -148,7 +149,7 @@ def test_a_removed_shm_is_refused(file):
 def test_checkpoints_of_another_program_are_no_loss(file, mode):
     """A copying tool, or a person, may run any checkpoint beside the service."""
     with Store(f"sqlite:///{file}") as store:
-        study = open_study("trial", storage=store)
+        study = Study.open("trial", storage=store)
         for _ in range(4):
             fill(study, 3)
             other = sqlite3.connect(file)
@@ -160,14 +161,14 @@ def test_checkpoints_of_another_program_are_no_loss(file, mode):
 def test_several_stores_of_one_process_share_a_file_and_close_in_any_order(file):
     url = f"sqlite:///{file}"
     first, second = Store(url), Store(url)
-    fill(open_study("trial", storage=first), 2)
-    fill(open_study("trial", storage=second), 2)
+    fill(Study.open("trial", storage=first), 2)
+    fill(Study.open("trial", storage=second), 2)
     first.close()
     locked = sqlite3.connect(file, timeout=0)
     with writing(second.engine), pytest.raises(sqlite3.OperationalError, match="locked"):
         locked.execute("BEGIN IMMEDIATE")
     locked.close()
-    fill(open_study("trial", storage=second), 2)
+    fill(Study.open("trial", storage=second), 2)
     assert verify_study(second, "trial").ok
     second.close()
     assert not os.path.exists(f"{file}-wal")
@@ -175,7 +176,7 @@ def test_several_stores_of_one_process_share_a_file_and_close_in_any_order(file)
 
 def test_a_look_at_the_status_writes_nothing(file):
     with Store(f"sqlite:///{file}") as store:
-        study = open_study("trial", storage=store)
+        study = Study.open("trial", storage=store)
         study.ask([0.1, 0.1])
         before = counted(store), os.stat(f"{file}-wal").st_size
         study.status()
@@ -189,7 +190,7 @@ def test_the_count_of_writes_begins_again_behind_the_largest(file):
         connection.execute(f"PRAGMA user_version = {2**31 - 2}")
     connection.close()
     with Store(f"sqlite:///{file}") as store:
-        study = open_study("trial", storage=store)
+        study = Study.open("trial", storage=store)
         for _ in range(4):
             study.ask([0.1, 0.1])
             checkpoint(store)
@@ -251,8 +252,8 @@ def safedial(*commands):
 @pytest.mark.parametrize("ends", [[""], ["", "-wal", "-shm"]])
 def test_a_store_on_a_medium_that_cannot_be_written_is_read_verified_and_exported(file, shelf, ends, tmp_path):
     with Store(f"sqlite:///{file}") as store:
-        fill(open_study("trial", storage=store), 2)
-        first = id_at(open_study("trial", storage=store), 2)
+        fill(Study.open("trial", storage=store), 2)
+        first = id_at(Study.open("trial", storage=store), 2)
         if len(ends) == 1:
             store.close()
         url = put_away(shelf, file, ends)
@@ -267,7 +268,7 @@ def test_a_store_on_a_medium_that_cannot_be_written_is_read_verified_and_exporte
 
 def test_a_wal_that_cannot_be_read_without_writing_is_named(file, shelf):
     with Store(f"sqlite:///{file}") as store:
-        fill(open_study("trial", storage=store), 2)
+        fill(Study.open("trial", storage=store), 2)
         url = put_away(shelf, file, ["", "-wal"])
     ((code, _, words),) = safedial(["verify", "trial", "--storage", url])
     assert (code, words.count("\n")) == (2, 1)
@@ -277,7 +278,7 @@ def test_a_wal_that_cannot_be_read_without_writing_is_named(file, shelf):
 @pytest.mark.skipif(sys.platform == "win32", reason="rights are others there")
 def test_a_store_and_its_copies_are_for_their_owner_alone(tmp_path):
     with Store(f"sqlite:///{tmp_path}/trial.db") as store:
-        create_study("trial", SPEC, storage=store).ask([0.1, 0.1])
+        Study.create("trial", SPEC, storage=store).ask([0.1, 0.1])
         backup(store, tmp_path / "copy.db")
         rights = {file.name: oct(file.stat().st_mode & 0o777) for file in tmp_path.iterdir()}
     assert rights == dict.fromkeys(("trial.db", "trial.db-wal", "trial.db-shm", "copy.db"), "0o600")
@@ -285,7 +286,7 @@ def test_a_store_and_its_copies_are_for_their_owner_alone(tmp_path):
 
 def test_a_table_has_no_formulas_of_those_who_wrote_labels(tmp_path):
     with Store(f"sqlite:///{tmp_path}/trial.db") as store:
-        study = create_study("trial", SPEC, storage=store)
+        study = Study.create("trial", SPEC, storage=store)
         for label in ("=1+1", "+1", "-1", "@A1", "P-04"):
             study.ask([0.1, 0.1], key=label, unit=label, visit=label, meta={"note": label})
         with open(study.export(tmp_path / "log.csv"), newline="") as file:

@@ -5,8 +5,8 @@ import math
 import pytest
 
 from safedial.errors import InvalidInput
-from safedial.study.manage import create_study
 from safedial.study.store import Store
+from safedial.study.study import Study
 from tests.study.conftest import SPEC, id_at
 
 
@@ -15,7 +15,7 @@ def kinds(study):
 
 
 def made(lite, name="guarded", **changes):
-    return create_study(name, {**SPEC, **changes}, storage=lite.store)
+    return Study.create(name, {**SPEC, **changes}, storage=lite.store)
 
 
 def violate(study, times):
@@ -28,7 +28,7 @@ def violate(study, times):
 
 
 def test_the_monitor_stops_the_study_until_a_person_resumes_it_with_a_reason(store):
-    study = create_study("guarded", {**SPEC, "fallback_action": 0.05}, storage=store)
+    study = Study.create("guarded", {**SPEC, "fallback_action": 0.05}, storage=store)
     violate(study, 20)
     assert study.status()["stop_reason"] == "alarm"
     alarm = next(event for event in study.events()["events"] if event["kind"] == "alarm")
@@ -157,7 +157,7 @@ def test_a_largest_step_starts_from_what_was_applied(lite):
 
 def test_a_conformal_study_starts_with_the_declared_dose_and_earns_its_bound(store):
     spec = {"dim": 1, "threshold": 0.5, "violation_risk": 0.2, "guarantee": "conformal", "start_action": 0.1}
-    study = create_study("conformal", spec, storage=store)
+    study = Study.create("conformal", spec, storage=store)
     guarantees = []
     for number in range(60):
         decision = study.ask([math.sin(number)])
@@ -172,14 +172,14 @@ def test_a_conformal_study_starts_with_the_declared_dose_and_earns_its_bound(sto
     study.ask([0.5])
     assert study.verify().ok
     with Store(store.storage) as other:
-        again = create_study("conformal", spec, storage=other, load_if_exists=True)
+        again = Study.create("conformal", spec, storage=other, load_if_exists=True)
         assert again.state_digest() == study.state_digest()
         assert again.ask([0.25]).action == pytest.approx(study.ask([0.25]).action, abs=0.2)
 
 
 def test_a_drift_stops_a_conformal_study_and_resuming_may_forget(lite):
     spec = {"dim": 1, "threshold": 0.5, "violation_risk": 0.1, "guarantee": "conformal", "start_action": 0.1}
-    study = create_study("conformal", spec, storage=lite.store)
+    study = Study.create("conformal", spec, storage=lite.store)
     waiting = None
     for number in range(400):
         decision = study.ask([math.sin(number)])
@@ -209,18 +209,18 @@ def test_a_drift_stops_a_conformal_study_and_resuming_may_forget(lite):
 def test_a_fallback_at_the_high_end_of_the_dial_is_refused_unless_it_is_meant(lite, dial, fallback):
     spec = {**SPEC, "fallback_action": fallback, "dial": dial}
     with pytest.raises(InvalidInput, match=r"fallback_action = .*upper half of the dial.*high_fallback: true"):
-        create_study("high", spec, storage=lite.store)
-    meant = create_study("high", {**spec, "high_fallback": True}, storage=lite.store)
+        Study.create("high", spec, storage=lite.store)
+    meant = Study.create("high", {**spec, "high_fallback": True}, storage=lite.store)
     assert (meant.spec.rules.fallback_action, meant.spec.fields["high_fallback"]) == (fallback, True)
-    assert create_study("high", {**spec, "high_fallback": True}, storage=lite.store, load_if_exists=True).verify().ok
+    assert Study.create("high", {**spec, "high_fallback": True}, storage=lite.store, load_if_exists=True).verify().ok
     with pytest.raises(InvalidInput, match="must be true or false"):
-        create_study("other", {**spec, "high_fallback": "yes"}, storage=lite.store)
+        Study.create("other", {**spec, "high_fallback": "yes"}, storage=lite.store)
 
 
 def test_a_fallback_in_the_lower_half_or_at_the_declared_start_needs_no_word(lite):
     for number, more in enumerate(({"fallback_action": 0.5}, {"fallback_action": 0.0}, {})):
-        create_study(f"low{number}", {**SPEC, **more}, storage=lite.store)
+        Study.create(f"low{number}", {**SPEC, **more}, storage=lite.store)
     start = {"dim": 2, "threshold": 0.5, "violation_risk": 0.2, "guarantee": "conformal", "start_action": 0.8}
-    made = create_study("start", start, storage=lite.store)
+    made = Study.create("start", start, storage=lite.store)
     assert made.spec.rules.fallback_action == 0.8
-    assert create_study("again", made.spec.fields, storage=lite.store).spec.fields == made.spec.fields
+    assert Study.create("again", made.spec.fields, storage=lite.store).spec.fields == made.spec.fields

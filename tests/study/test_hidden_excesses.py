@@ -3,7 +3,7 @@
 import pytest
 
 from safedial.service.timeline import Track
-from safedial.study.manage import create_study, open_study
+from safedial.study.study import Study
 
 START = {"dim": 1, "violation_risk": 0.1, "start_action": 0.1, "fallback_action": 0.1}
 GROWTH = {"growth": "additive", "low": 0.0, "high": 1.0}
@@ -51,7 +51,7 @@ def tell(study, cost, second=0.1, **more):
 
 @pytest.mark.parametrize(("kind", "way"), CASES)
 def test_excesses_that_a_learner_leaves_out_or_loses_are_unwatched_and_stop_the_study(lite, kind, way):
-    study = create_study("hidden", KINDS[kind], storage=lite.store)
+    study = Study.create("hidden", KINDS[kind], storage=lite.store)
     for _ in range(21):
         asked = tell(study, 0.9, second=None if way == "a cost is not known" else 0.1, **WAYS[way])
         if way.startswith("void"):
@@ -65,13 +65,13 @@ def test_excesses_that_a_learner_leaves_out_or_loses_are_unwatched_and_stop_the_
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_withheld_dose_without_an_excess_is_watched(lite, kind):
-    study = create_study("withheld", KINDS[kind], storage=lite.store)
+    study = Study.create("withheld", KINDS[kind], storage=lite.store)
     tell(study, 0.1, applied_action=0.0, unrelated=True)
     assert (study.status()["void"], study.status()["unwatched"]) == (1, 0)
 
 
 def test_more_than_the_advice_of_several_costs_is_judged_at_the_advice(lite):
-    study = create_study("above", KINDS["student several"], storage=lite.store)
+    study = Study.create("above", KINDS["student several"], storage=lite.store)
     tell(study, 0.1, applied_action=0.5)
     assert (study.status()["outcomes"], study.status()["unwatched"]) == (1, 0)
     assert study.verify().ok
@@ -80,7 +80,7 @@ def test_more_than_the_advice_of_several_costs_is_judged_at_the_advice(lite):
 @pytest.mark.parametrize("kind", ["certified several", *KINDS])
 @pytest.mark.parametrize("way", [{"applied_action": 1.0}, {"throttled": True}], ids=["above", "throttled"])
 def test_the_page_counts_as_the_study_where_a_setting_was_changed(lite, kind, way):
-    study = create_study("changed", {**KINDS, "certified several": SEVERAL}[kind], storage=lite.store)
+    study = Study.create("changed", {**KINDS, "certified several": SEVERAL}[kind], storage=lite.store)
     tell(study, 0.9, **way)
     study.void(tell(study, 0.9, **way), reason="not wanted", unrelated=True)
     track, status = Track(study), study.status()
@@ -90,7 +90,7 @@ def test_the_page_counts_as_the_study_where_a_setting_was_changed(lite, kind, wa
 
 @pytest.mark.parametrize("kind", ["certified", *KINDS])
 def test_a_corrected_excess_stays_counted_if_its_round_is_then_void(lite, kind):
-    study = create_study("corrected", KINDS.get(kind, CERTIFIED), storage=lite.store)
+    study = Study.create("corrected", KINDS.get(kind, CERTIFIED), storage=lite.store)
     asked = tell(study, 0.9)
     low = {"first": 0.1, "second": 0.1} if "several" in kind else 0.1
     study.correct(asked, cost=low, reason="a second look")
@@ -100,12 +100,12 @@ def test_a_corrected_excess_stays_counted_if_its_round_is_then_void(lite, kind):
     study.void(void, reason="not wanted", unrelated=True)
     assert study.status()["corrected_violations"] == 1
     assert study.verify().ok
-    assert open_study("corrected", storage=lite.store).state_digest() == study.state_digest()
+    assert Study.open("corrected", storage=lite.store).state_digest() == study.state_digest()
 
 
 @pytest.mark.parametrize("kind", ["certified", "certified several", *KINDS])
 def test_a_corrected_setting_that_takes_an_excess_out_of_the_evidence_is_counted(lite, kind):
-    study = create_study("corrected", {**KINDS, "certified several": SEVERAL}.get(kind, CERTIFIED), storage=lite.store)
+    study = Study.create("corrected", {**KINDS, "certified several": SEVERAL}.get(kind, CERTIFIED), storage=lite.store)
     asked = tell(study, 0.52)
     before = study.status()["evidence"]
     study.correct(asked, applied_action=1.0, reason="more was given")
@@ -118,7 +118,7 @@ def test_a_corrected_setting_that_takes_an_excess_out_of_the_evidence_is_counted
 
 
 def test_a_correction_to_what_a_sensor_error_explains_is_counted(lite):
-    study = create_study("sensors", {**CERTIFIED, "cost_sensor_noise": 0.1, "threshold_on": "true"}, storage=lite.store)
+    study = Study.create("sensors", {**CERTIFIED, "cost_sensor_noise": 0.1, "threshold_on": "true"}, storage=lite.store)
     asked = tell(study, 1.5)
     before = study.status()["evidence"]
     study.correct(asked, cost=0.55, reason="a second look")
@@ -130,7 +130,7 @@ def test_a_correction_to_what_a_sensor_error_explains_is_counted(lite):
 
 @pytest.mark.parametrize("amended", [False, True])
 def test_late_outcomes_from_before_a_resume_do_not_make_up_for_later_voids(lite, amended):
-    study = create_study("late", {**CERTIFIED, "guard": {"max_void": 2}}, storage=lite.store)
+    study = Study.create("late", {**CERTIFIED, "guard": {"max_void": 2}}, storage=lite.store)
     asked = [ask(study).id for _ in range(7)]
     study.expire(asked[:3], reason="late")
     if amended:
@@ -146,4 +146,4 @@ def test_late_outcomes_from_before_a_resume_do_not_make_up_for_later_voids(lite,
         study.tell(late, reward=0.1, cost=0.1)
     assert study.status()["stop_reason"] == "too_many_void"
     assert study.verify().ok
-    assert open_study("late", storage=lite.store).state_digest() == study.state_digest()
+    assert Study.open("late", storage=lite.store).state_digest() == study.state_digest()

@@ -4,7 +4,7 @@ import json
 
 from safedial.cli.output import wrapped
 from safedial.rounds.specfile import EXAMPLE
-from safedial.study.manage import create_study, open_study
+from safedial.study.study import Study
 from tests.program import run
 from tests.study.conftest import SPEC
 
@@ -12,7 +12,7 @@ LABELS = {"cost": "trough", "cost_unit": "mg/l", "reward": "relief", "unit": "pa
 
 
 def test_an_explanation_has_the_names_and_units_of_the_spec(store):
-    study = create_study("trial", {**SPEC, "labels": LABELS}, storage=store, actor="tester")
+    study = Study.create("trial", {**SPEC, "labels": LABELS}, storage=store, actor="tester")
     decision = study.ask([0.1] * SPEC["dim"], unit="cost center", visit="day 3")
     study.tell(decision.id, reward=0.25, cost=0.125)
     study.correct(decision.id, cost=0.5, reason="the cost was misread")
@@ -41,7 +41,7 @@ def test_labels_of_a_spec_file_are_those_of_the_study_and_may_be_amended(tmp_pat
     made = study("create", "ward", "--spec", tmp_path / "spec.toml")
     assert made["spec"]["labels"] == {"cost": "trough", "cost_unit": "mg/l"}
     study("amend", "ward", "--spec", tmp_path / "amended.toml", "--reason", "a better name")
-    with open_study("ward", storage=at[1]).store as store:
-        assert open_study("ward", storage=store).spec.fields["labels"] == {"cost": "level", "cost_unit": "mg/l"}
+    with Study.open("ward", storage=at[1]).store as store:
+        assert Study.open("ward", storage=store).spec.fields["labels"] == {"cost": "level", "cost_unit": "mg/l"}
     other = run("study", "create", "bed", "--spec", tmp_path / "spec.toml", *at, "--set", 'labels={"cost": "peak"}')
     assert other.returncode == 0, "--set overrides the file"

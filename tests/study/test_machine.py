@@ -9,8 +9,8 @@ from hypothesis import settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from safedial import Agent, SafetySpec
-from safedial.study.manage import create_study
 from safedial.study.store import Store
+from safedial.study.study import Study
 from safedial.study.study_errors import StudyError
 from tests.study.conftest import SPEC
 
@@ -33,7 +33,7 @@ class Machine(RuleBasedStateMachine):
         self.url = f"sqlite:///{self.folder}/trial.db"
         spec = {**SPEC, "guard": {"alarm_level": 1e-4}}
         self.stores = [Store(self.url) for _ in range(2)]
-        self.desks = [create_study("trial", spec, storage=store, load_if_exists=True) for store in self.stores]
+        self.desks = [Study.create("trial", spec, storage=store, load_if_exists=True) for store in self.stores]
         self.rounds, self.turn = {}, 0
         self.threshold, self.start = SPEC["threshold"], 0
 
@@ -114,7 +114,7 @@ class Machine(RuleBasedStateMachine):
     def restart(self):
         self.stores[1].close()
         self.stores[1] = Store(self.url)
-        self.desks[1] = create_study("trial", storage=self.stores[1], load_if_exists=True)
+        self.desks[1] = Study.create("trial", storage=self.stores[1], load_if_exists=True)
 
     @invariant()
     def counts_agree(self):

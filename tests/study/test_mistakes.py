@@ -8,7 +8,7 @@ import pytest
 from safedial.cli import main
 from safedial.service.client import read_refusal
 from safedial.study.checkpoints import load_checkpoint
-from safedial.study.manage import create_study
+from safedial.study.study import Study
 from tests.study.conftest import SPEC
 
 GUARD = {**SPEC, "guard": {"max_open": 2}}
@@ -30,7 +30,7 @@ def program(store, monkeypatch, capfd):
 
 
 def test_a_study_that_stops_again_at_once_is_not_called_resumed(store, program):
-    study = create_study("ward", GUARD, storage=store)
+    study = Study.create("ward", GUARD, storage=store)
     asked = [study.ask([0.1, 0.1]) for _ in range(4)]
     assert study.status()["stop_reason"] == "too_many_open"
     receipt = study.resume("looked at it")
@@ -47,7 +47,7 @@ def test_a_study_that_stops_again_at_once_is_not_called_resumed(store, program):
 
 
 def test_two_values_for_one_field_are_refused(store, program):
-    study = create_study("ward", SPEC, storage=store)
+    study = Study.create("ward", SPEC, storage=store)
     for words in (["--threshold", 0.6, "--set", "threshold=0.7"], ["--set", "ridge=2", "--set", "ridge=3"]):
         code, _, err = program("amend", "ward", "--reason", "a new guideline", *words)
         assert (code, "a second value" in err) == (2, True)
@@ -55,13 +55,13 @@ def test_two_values_for_one_field_are_refused(store, program):
 
 
 def test_a_misspelt_field_is_answered_with_the_nearest_one(store, program):
-    create_study("ward", SPEC, storage=store)
+    Study.create("ward", SPEC, storage=store)
     _, _, err = program("amend", "ward", "--reason", "a new guideline", "--set", "thresold=0.6")
     assert "did you mean 'threshold'?" in err
 
 
 def test_an_amended_label_leaves_the_others(store):
-    study = create_study("ward", {**SPEC, "labels": {"cost": "trough", "cost_unit": "mg/l"}}, storage=store)
+    study = Study.create("ward", {**SPEC, "labels": {"cost": "trough", "cost_unit": "mg/l"}}, storage=store)
     study.amend(changes={"labels": {"cost": "AUC"}}, reason="a new assay")
     assert study.spec.fields["labels"] == {"cost": "AUC", "cost_unit": "mg/l"}
     study.amend(changes={"labels": {"cost_unit": None}}, reason="without a unit")
@@ -70,7 +70,7 @@ def test_an_amended_label_leaves_the_others(store):
 
 
 def test_a_checkpoint_does_not_replace_that_of_another_study(store, program, tmp_path):
-    one, other = (create_study(name, SPEC, storage=store) for name in ("one", "other"))
+    one, other = (Study.create(name, SPEC, storage=store) for name in ("one", "other"))
     file = tmp_path / "mark.json"
     assert program("checkpoint", "one", "--out", file)[0] == 0
     assert program("checkpoint", "one", "--out", file)[0] == 0
@@ -91,14 +91,14 @@ def test_a_checkpoint_does_not_replace_that_of_another_study(store, program, tmp
 
 
 def test_verify_says_which_checkpoint_it_compared(store):
-    study = create_study("ward", SPEC, storage=store)
+    study = Study.create("ward", SPEC, storage=store)
     mark = study.checkpoint("kept elsewhere")
     assert study.verify().checkpoint is None
     assert study.verify(checkpoint=mark).checkpoint == mark["seq"]
 
 
 def test_a_course_never_shows_a_setting_above_the_advice(store, program):
-    study = create_study("ward", {**SPEC, "dial": {"high": 90.8785, "unit": "mg"}, "policy": "hp_ucb"}, storage=store)
+    study = Study.create("ward", {**SPEC, "dial": {"high": 90.8785, "unit": "mg"}, "policy": "hp_ucb"}, storage=store)
     decision = study.ask([0.1, 0.1], unit="P-04")
     shown = program("units", "ward", "P-04")[1]
     cells = [float(word) for word in shown.replace("│", " ").split() if word.replace(".", "", 1).isdigit()]

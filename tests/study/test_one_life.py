@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from safedial import Agent, LinearWorld, SafetySpec, create_study, read_log, watch_log
+from safedial import Agent, LinearWorld, SafetySpec, Study, read_log, watch_log
 from safedial.cli import make_app
 from safedial.rounds.outcome import STATUSES
 from safedial.service.timeline import Track
@@ -17,7 +17,7 @@ SPEC = SafetySpec(threshold=0.5, total_risk=0.1, reward_noise=0.3, cost_noise=0.
 
 @pytest.fixture
 def study(tmp_path):
-    return create_study("trial", SPEC, dim=2, storage=f"sqlite:///{tmp_path}/trial.db")
+    return Study.create("trial", SPEC, dim=2, storage=f"sqlite:///{tmp_path}/trial.db")
 
 
 def exported(study, tmp_path):

@@ -9,8 +9,8 @@ from scipy.stats import binom
 from safedial.policies.bets import PATIENCE, Bets
 from safedial.policies.conformal import calibrates
 from safedial.rounds.outcome import Outcome, normalise
-from safedial.study.manage import create_study
 from safedial.study.store import Store
+from safedial.study.study import Study
 from tests.study.test_throttled import KINDS, START, learning_of, opened, play, rules_of
 
 
@@ -59,7 +59,7 @@ def test_a_study_with_one_open_outcome_stops_and_verifies(tmp_path):
     spec, policy = rules_of("student")
     rng = np.random.default_rng(3)
     with Store(f"sqlite:///{tmp_path}/study.db") as store:
-        study = create_study("trial", spec, dim=2, policy=policy, start_action=START, storage=store)
+        study = Study.create("trial", spec, dim=2, policy=policy, start_action=START, storage=store)
         for number in range(35):
             decision = study.ask([1.0, rng.uniform(-1.0, 1.0)])
             noise = 0.1 * rng.standard_normal() if number < 20 else 1.5 + rng.uniform()

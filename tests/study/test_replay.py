@@ -7,8 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from safedial.cli import make_app
-from safedial.study.manage import backup, create_study, open_study
+from safedial.study.manage import backup
 from safedial.study.store import Store
+from safedial.study.study import Study
 from safedial.study.study_errors import StudyError
 from tests.study.conftest import SPEC
 
@@ -20,13 +21,13 @@ def lost(tmp_path):
     """A study in a store that was restored and has gone on; a decision that was lost, and the one in its place."""
     url = f"sqlite:///{tmp_path}/trial.db"
     with Store(url) as store:
-        study = create_study("trial", SPEC, storage=store)
+        study = Study.create("trial", SPEC, storage=store)
         kept = study.ask([0.1, 0.1])
         backup(store, tmp_path / "copy.db")
         mine = study.ask([0.5, 0.1])
     shutil.copyfile(tmp_path / "copy.db", tmp_path / "trial.db")
     with Store(url) as store:
-        study = open_study("trial", storage=store)
+        study = Study.open("trial", storage=store)
         theirs = study.ask([0.1, 0.5])
         yield study, kept, mine, theirs
 
@@ -101,10 +102,10 @@ def test_ids_survive_a_snapshot(tmp_path, monkeypatch):
     monkeypatch.setattr("safedial.study.transaction.SNAPSHOT_EVENTS", 10)
     url = f"sqlite:///{tmp_path}/trial.db"
     with Store(url) as store:
-        study = create_study("trial", SPEC, storage=store)
+        study = Study.create("trial", SPEC, storage=store)
         made = [study.ask([0.1, 0.01 * number]) for number in range(25)]
     with Store(url) as store:
-        study = open_study("trial", storage=store)
+        study = Study.open("trial", storage=store)
         with pytest.raises(StudyError, match="before the store was restored"):
             study.tell(f"{made[0].id[:-8]}00000000", reward=0.1, cost=0.1)
         for decision in made:
@@ -123,7 +124,7 @@ def test_an_id_is_read_and_written_the_same():
 @pytest.fixture
 def stopped(store):
     """A study that has stopped, and the answer that it gave before."""
-    study = create_study("strict", {**SPEC, "guard": {"stop": {"violations": 1, "of_last": 10}}}, storage=store)
+    study = Study.create("strict", {**SPEC, "guard": {"stop": {"violations": 1, "of_last": 10}}}, storage=store)
     before = study.ask([0.5, 0.1], key="visit-1")
     study.tell(before.id, reward=0.1, cost=0.55)
     return study, before

@@ -16,11 +16,11 @@ from safedial.study.answer import read_id
 from safedial.study.database import sa
 from safedial.study.event import START, Event, canonical, digest
 from safedial.study.log import append_events, read_events
-from safedial.study.manage import create_study, open_study
 from safedial.study.reducer import Noted
 from safedial.study.requests import read_request
 from safedial.study.snapshot import pack, state_digest, unpack
 from safedial.study.store import Store
+from safedial.study.study import Study
 from safedial.study.study_errors import StudyError
 from safedial.study.verify import verify_study
 
@@ -49,7 +49,7 @@ def make(store, name="trial", spec=SPEC, guard=None, **options):
     rules = RULES | {
         name: options.pop(name) for name in ("dial", "dose", "start_action", "features") if name in options
     }
-    return create_study(name, spec, dim=2, policy=shield(**options), storage=store, actor="tester", **rules, **more)
+    return Study.create(name, spec, dim=2, policy=shield(**options), storage=store, actor="tester", **rules, **more)
 
 
 @pytest.fixture(autouse=True)
@@ -210,7 +210,7 @@ def test_a_proposal_is_refused_where_it_is_no_base(shelf, tmp_path):
     with pytest.raises(InvalidInput, match="is not this policy's base"):
         make(shelf).ask({"dose": 4.0, "weight": 70.0}, proposal=4)
     certified = {"dim": 1, "threshold": 0.5, "total_risk": 0.02, "reward_noise": 1, "cost_noise": 1}
-    other = create_study("other", certified | {"coefficient_bound": 1, "context_bound": 1}, storage=shelf)
+    other = Study.create("other", certified | {"coefficient_bound": 1, "context_bound": 1}, storage=shelf)
     with pytest.raises(InvalidInput, match="is not for hp_probe"):
         other.ask([0.5], proposal=4)
 
@@ -227,8 +227,8 @@ def test_what_a_log_cannot_hold_is_refused(shelf):
 
 def test_the_spec_is_read_again_as_it_was_written(shelf):
     study = make(shelf, base="proposal", lag=3, climb=None)
-    assert open_study("trial", storage=shelf).spec.fields == study.spec.fields
-    assert create_study("trial", study.spec.fields, storage=shelf, load_if_exists=True).spec.fields == study.spec.fields
+    assert Study.open("trial", storage=shelf).spec.fields == study.spec.fields
+    assert Study.create("trial", study.spec.fields, storage=shelf, load_if_exists=True).spec.fields == study.spec.fields
     assert study.spec.fields["policy"]["growth"]["high"] == 1.4
 
 
@@ -271,13 +271,13 @@ def test_a_snapshot_continues_as_the_log_does(tmp_path, monkeypatch):
         digest = study.state_digest()
         assert any(event["kind"] == "snapshot" for event in study.events()["events"])
     with Store(storage) as store:
-        again = open_study("trial", storage=store)
+        again = Study.open("trial", storage=store)
         assert again.state_digest() == digest
         again.correct(made[3].id, cost=1.0, reason="typing error")
         fixed = state_digest(state_of(again))
         assert again.verify().ok
     with Store(storage) as store:
-        assert open_study("trial", storage=store).state_digest() == fixed
+        assert Study.open("trial", storage=store).state_digest() == fixed
 
 
 def test_a_refuted_start_and_a_drift_stop_the_study_until_a_person_resumes(shelf):
@@ -535,7 +535,7 @@ def test_a_start_below_the_lowest_level_is_warned_about_and_explained(shelf):
         study = make(shelf, features=Features(names=names, ranges=ranges), **low)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        open_study("trial", storage=shelf)
+        Study.open("trial", storage=shelf)
         for other in ({}, {"ranges": {"weight": (0.0, 9.0)}}, {"ranges": {"dose": (1.0, 20.0)}}):
             Agent(
                 2, SPEC, policy=shield(growth=low["growth"]), dial=low["dial"], features=Features(names=names, **other)

@@ -9,9 +9,9 @@ from safedial.study import replay_log, transaction
 from safedial.study.database import sa
 from safedial.study.event import START, Event, canonical, digest
 from safedial.study.log import append_events, read_events, snapshot_seqs
-from safedial.study.manage import create_study, open_study
 from safedial.study.snapshot import parts
 from safedial.study.store import Store
+from safedial.study.study import Study
 from safedial.study.study_errors import StudyError
 from safedial.study.verify import verify_study
 from tests.study.conftest import SPEC
@@ -27,7 +27,7 @@ def played(storage, monkeypatch):
     """A closed store with a study of three snapshots, and what it would advise next."""
     monkeypatch.setattr(transaction, "SNAPSHOT_EVENTS", 20)
     with Store(storage) as store:
-        study = create_study("trial", SPEC, storage=store)
+        study = Study.create("trial", SPEC, storage=store)
         for number in range(40):
             study.tell(study.ask([0.6, 0.01 * number]).id, reward=0.1, cost=0.04)
     return storage
@@ -36,7 +36,7 @@ def played(storage, monkeypatch):
 def next_action(storage):
     """What a fresh process would advise; nothing is written."""
     with Store(storage) as store:
-        study = open_study("trial", storage=store)
+        study = Study.open("trial", storage=store)
         return study.store.submit(study._id, study.name, advised).result()
 
 
@@ -55,7 +55,7 @@ def test_a_changed_byte_of_the_first_event_is_refused(played):
         body = next(read_events(connection, 1)).body
     change(played, "UPDATE events SET body = :b WHERE study_id = 1 AND seq = 1", b=body.replace("0.5,", "0.9,"))
     with Store(played) as store, pytest.raises(StudyError, match="event 1 does not match its hash") as refused:
-        open_study("trial", storage=store)
+        Study.open("trial", storage=store)
     assert refused.value.code == "log_broken"
 
 
@@ -67,7 +67,7 @@ def test_a_first_event_with_a_fresh_hash_is_refused_too(played):
     new = digest(START, "trial", told)
     change(played, "UPDATE events SET body = :b, hash = :h WHERE study_id = 1 AND seq = 1", b=told[6], h=new)
     with Store(played) as store, pytest.raises(StudyError, match="event 2 does not follow"):
-        open_study("trial", storage=store).ask([0.6, 0.3])
+        Study.open("trial", storage=store).ask([0.6, 0.3])
 
 
 def doctored(content):
@@ -101,16 +101,16 @@ def test_a_doctored_snapshot_with_a_fresh_digest_is_not_believed(played):
 
 def test_a_correction_begins_from_no_doctored_snapshot_either(played):
     with Store(played) as store:
-        study = open_study("trial", storage=store)
+        study = Study.open("trial", storage=store)
         first = next(iter(study.rows()))["decision_id"]
     test_a_doctored_snapshot_with_a_fresh_digest_is_not_believed(played)
     with Store(played) as store:
-        study = open_study("trial", storage=store)
+        study = Study.open("trial", storage=store)
         study.correct(first, cost=0.05, reason="typing error")
         mine = study.state_digest()
         change(played, "DELETE FROM snapshots WHERE study_id = 1")
     with Store(played) as store:
-        study = open_study("trial", storage=store)
+        study = Study.open("trial", storage=store)
         assert study.state_digest() == mine
         assert study.verify().ok
 
@@ -125,7 +125,7 @@ def test_a_snapshot_saves_the_replay_of_what_came_before_it(played, monkeypatch)
 
 def test_a_log_says_which_snapshots_it_vouches_for(played):
     with Store(played) as store:
-        events = open_study("trial", storage=store).events()["events"]
+        events = Study.open("trial", storage=store).events()["events"]
         with store.engine.begin() as connection:
             stored = dict(snapshot_seqs(connection, 1))
     told = [event for event in events if event["kind"] == "snapshot"]
@@ -175,7 +175,7 @@ def test_verify_finds_a_snapshot_that_no_event_vouches_for(played):
 def test_a_study_restored_in_place_with_another_specification_is_refused(storage):
     """The dial went to 1; in the restored store it goes to 10."""
     with Store(storage) as store:
-        study = create_study("trial", SPEC, storage=store)
+        study = Study.create("trial", SPEC, storage=store)
         with Store(storage) as other, other.engine.begin() as connection:
             first = next(read_events(connection, 1))
             body = json.loads(first.body)
@@ -186,5 +186,5 @@ def test_a_study_restored_in_place_with_another_specification_is_refused(storage
         with pytest.raises(StudyError, match="another specification") as refused:
             study.ask([0.6, 0.3])
         assert refused.value.code == "store_unavailable"
-        assert open_study("trial", storage=store).spec.rules.dial.high == 10.0
-        assert open_study("trial", storage=store).ask([0.6, 0.3]).action > 1.0
+        assert Study.open("trial", storage=store).spec.rules.dial.high == 10.0
+        assert Study.open("trial", storage=store).ask([0.6, 0.3]).action > 1.0

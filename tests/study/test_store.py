@@ -11,8 +11,9 @@ from safedial.errors import InvalidInput
 from safedial.study.database import events, meta, open_engine, parse_url, reading, sa, writing
 from safedial.study.event import START, next_event
 from safedial.study.keys import create_key, hash_key, list_keys, live_keys, revoke_key
-from safedial.study.manage import backup, create_study, open_study
+from safedial.study.manage import backup
 from safedial.study.store import Store
+from safedial.study.study import Study
 from safedial.study.study_errors import StudyError
 from tests.study.conftest import SPEC, id_at
 
@@ -41,7 +42,7 @@ def test_a_live_store_is_copied_and_the_copy_goes_on(store, study, tmp_path):
     assert made["studies"] == 1
     assert study.verify(checkpoint=made["heads"]["trial"]).ok
     with Store(f"sqlite:///{tmp_path}/copy.db") as copy:
-        again = open_study("trial", storage=copy)
+        again = Study.open("trial", storage=copy)
         assert again.verify(checkpoint=made["heads"]["trial"]).ok
         assert again.ask([0.0, 0.2], key="0").seq == 2
         assert [key.role for key in list_keys(copy)] == ["decide"]
@@ -58,10 +59,10 @@ def test_a_copy_is_restored_into_postgresql(lite, postgres):
     made = backup(lite.store, url)
     assert made["events"] == lite.status()["seq"]
     with Store(url) as copy:
-        again = open_study("trial", storage=copy)
+        again = Study.open("trial", storage=copy)
         assert again.state_digest() == digest
         assert again.verify().ok
-        create_study("another", SPEC, storage=copy).ask([0.1, 0.1])
+        Study.create("another", SPEC, storage=copy).ask([0.1, 0.1])
     with pytest.raises(InvalidInput, match="has studies or keys already"):
         backup(lite.store, url)
 
@@ -100,7 +101,7 @@ def test_a_copy_goes_into_no_store_that_has_keys(lite, postgres):
 
 def test_history_is_imported_whole_before_the_first_decision(store, tmp_path):
     spec = {**SPEC, "features": {"names": ["age", "weight"], "center": [50, 70], "scale": [100, 100]}}
-    study = create_study("warm", spec, storage=store)
+    study = Study.create("warm", spec, storage=store)
     rows = [{"age": 40 + n, "weight": 60 + n, "action": 0.5, "reward": 0.1, "cost": 0.05 * n} for n in range(8)]
     path = tmp_path / "past.csv"
     with open(path, "w", newline="") as file:
@@ -138,7 +139,7 @@ def test_parquet_comes_in_and_goes_out(lite, tmp_path):
     frame = lite.to_frame()
     assert list(frame["cost"]) == [row["cost"] for row in out]
     assert "context.x0" in frame
-    other = create_study("other", SPEC, storage=lite.store)
+    other = Study.create("other", SPEC, storage=lite.store)
     other.import_history(tmp_path / "out.parquet")
     assert other.status()["imported"] == 5
 
@@ -188,14 +189,14 @@ def test_a_store_with_another_schema_is_refused(storage):
 @pytest.mark.parametrize("stated", [{}, {"format": 2}])
 def test_a_log_with_another_format_is_refused(tmp_path, stated):
     with Store(f"sqlite:///{tmp_path}/trial.db") as store:
-        fields = create_study("trial", SPEC, storage=store).spec.fields
+        fields = Study.create("trial", SPEC, storage=store).spec.fields
         body = {"name": "trial", "spec": fields, **stated}
         first = next_event((0, START), "trial", "study_created", body, at=0, actor="", reason="")
         with writing(store.engine) as connection:
             changed = events.update().where(events.c.study_id == 1)
             connection.execute(changed.values(body=first.body, hash=first.hash, at=0, actor=""))
     with Store(store.storage) as store, pytest.raises(StudyError, match="this safedial reads format 1") as found:
-        open_study("trial", storage=store)
+        Study.open("trial", storage=store)
     assert found.value.code == "wrong_schema"
 
 
@@ -212,7 +213,7 @@ def test_passwords_are_never_shown(postgres):
     url = postgres.url().replace("@", ":secret@", 1)
     with Store(url) as store:
         assert "secret" not in repr(store)
-        assert "secret" not in str(create_study("trial", SPEC, storage=store))
+        assert "secret" not in str(Study.create("trial", SPEC, storage=store))
     assert parse_url("postgres://u@h/d").drivername == "postgresql+psycopg"
     with pytest.raises(StudyError) as refused:
         Store("postgresql://postgres:secret@127.0.0.1:1/none")

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from safedial import Agent, InvalidInput, SafetySpec, hp_student
-from safedial.study.manage import create_study, open_study
 from safedial.study.reducer import body_of, decide_next, noted_in, question_of
 from safedial.study.replay_log import Source, replay
 from safedial.study.snapshot import pack, unpack
 from safedial.study.store import Store
+from safedial.study.study import Study
 from safedial.study.study_errors import StudyError
 from safedial.study.verify import Agreement
 from tests.study.conftest import id_at
@@ -28,7 +28,7 @@ def shelf(tmp_path):
 def make(store, name="trial", guard=None, **options):
     more = {} if guard is None else {"guard": guard}
     fields = {"dim": 3, **RISKS, "policy": {"name": "hp_student", **options}, "start_action": 0.05, **more}
-    return create_study(name, fields, storage=store, actor="tester")
+    return Study.create(name, fields, storage=store, actor="tester")
 
 
 def outcome(rng, decision, context, size=0.2):
@@ -91,7 +91,7 @@ def test_a_study_and_an_agent_that_get_the_same_rounds_decide_the_same(shelf, ki
     state = state_of(study)
     assert pack(unpack(study.spec, pack(state))) == pack(state)
     with Store(shelf.storage) as other:
-        assert open_study("trial", storage=other).state_digest() == study.state_digest()
+        assert Study.open("trial", storage=other).state_digest() == study.state_digest()
 
 
 @pytest.mark.parametrize("unrelated", [True, False])
@@ -157,7 +157,7 @@ def test_rounds_without_a_dose_by_the_baseline_or_a_mask_are_left_out(shelf):
 @pytest.mark.parametrize("guarantee", ["per_round", "anytime"])
 def test_a_pause_without_doses_ends_with_a_new_start_and_harms_no_anytime_guarantee(shelf, guarantee):
     fields = {"dim": 3, **RISKS, "start_action": 0.05, "fallback_action": 0.0, "guard": {"stop": {"decisions": 50}}}
-    study = create_study("paused", fields | {"policy": {"name": "hp_student", "guarantee": guarantee}}, storage=shelf)
+    study = Study.create("paused", fields | {"policy": {"name": "hp_student", "guarantee": guarantee}}, storage=shelf)
     play(study, 50)
     assert (study.ask([0.1, 0.2, 0.3]).action, study.status()["stop_reason"]) == (0.0, "stop_rule")
     study.resume("looked at it")
@@ -217,8 +217,8 @@ def test_a_log_of_another_processor_agrees_up_to_rounding_and_a_changed_one_does
 
 def test_what_has_no_proof_is_refused(shelf):
     with pytest.raises(InvalidInput, match="which rounds get none must not depend on outcomes"):
-        create_study("one", {"dim": 3, **RISKS, "start_action": 0.5, "dial": {"levels": [0, 0.5, 1]}}, storage=shelf)
+        Study.create("one", {"dim": 3, **RISKS, "start_action": 0.5, "dial": {"levels": [0, 0.5, 1]}}, storage=shelf)
     with pytest.raises(InvalidInput, match="start_action"):
-        create_study("one", {"dim": 3, **RISKS}, storage=shelf)
+        Study.create("one", {"dim": 3, **RISKS}, storage=shelf)
     with pytest.raises(StudyError):
-        open_study("one", storage=shelf)
+        Study.open("one", storage=shelf)

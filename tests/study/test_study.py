@@ -9,8 +9,9 @@ import pytest
 
 from safedial import Agent, SafetySpec
 from safedial.errors import InvalidInput
-from safedial.study.manage import create_study, find_decision, list_studies, open_study
+from safedial.study.manage import find_decision, list_studies
 from safedial.study.store import Store
+from safedial.study.study import Study
 from safedial.study.study_errors import StudyError
 from tests.study.conftest import SPEC, id_at
 
@@ -84,7 +85,7 @@ def test_the_model_waits_for_the_first_open_round(study):
 
 
 def test_outcomes_in_arrival_order_are_learned_at_once_and_the_certificate_says_what_that_rests_on(store):
-    study = create_study("arrival", {**SPEC, "learning_order": "arrival"}, storage=store)
+    study = Study.create("arrival", {**SPEC, "learning_order": "arrival"}, storage=store)
     _, second = study.ask([0.5, 0.1]), study.ask([0.1, 0.5])
     study.tell(second.id, reward=0.1, cost=0.2)
     assert study.status()["informative_rounds"] == 1
@@ -114,7 +115,7 @@ def test_behind_a_lost_round_nothing_is_learned_and_the_watch_goes_on(study):
 
 
 def test_in_arrival_order_too_a_lost_round_ends_the_learning(lite):
-    study = create_study("arrival", {**SPEC, "learning_order": "arrival"}, storage=lite.store)
+    study = Study.create("arrival", {**SPEC, "learning_order": "arrival"}, storage=lite.store)
     first, second = study.ask([0.5, 0.1]), study.ask([0.1, 0.5])
     study.void(first.id, reason="looked bad")
     study.tell(second.id, reward=0.1, cost=0.2)
@@ -130,7 +131,7 @@ def test_a_throttled_round_is_no_override_and_stops_the_model_before_it(study):
 
 
 def test_a_correction_gives_the_state_that_the_right_value_would_have_given(store):
-    wrong, right = (create_study(name, SPEC, storage=store) for name in ("wrong", "right"))
+    wrong, right = (Study.create(name, SPEC, storage=store) for name in ("wrong", "right"))
     for study, cost in ((wrong, 0.4), (right, 0.1)):
         made = [study.ask([0.3, 0.1 * number]) for number in range(5)]
         for number, decision in enumerate(made):
@@ -210,7 +211,7 @@ def test_an_outcome_with_nothing_applied_is_stored_and_not_learned_from(study):
 
 
 def test_unknown_decisions_and_those_of_other_studies_are_refused(store, study):
-    other = create_study("other", SPEC, storage=store)
+    other = Study.create("other", SPEC, storage=store)
     theirs = other.ask([0.1, 0.1])
     for decision_id in ("trial.99", "trial.1", "nonsense", "trial.x", "nobody.3", theirs.id, "trial.-2", 7):
         with pytest.raises(StudyError) as refused:
@@ -260,18 +261,18 @@ def test_an_expired_outcome_may_still_come_unless_it_was_given_up(study):
 
 def test_studies_are_found_again_and_a_changed_guarantee_is_refused(storage):
     with Store(storage) as store:
-        create_study("trial", SPEC, storage=store).ask([0.1, 0.1])
+        Study.create("trial", SPEC, storage=store).ask([0.1, 0.1])
         with pytest.raises(StudyError) as refused:
-            create_study("trial", SPEC, storage=store)
+            Study.create("trial", SPEC, storage=store)
         assert refused.value.code == "study_exists"
         with pytest.raises(InvalidInput, match="a changed guarantee needs a new study"):
-            create_study("trial", {**SPEC, "threshold": 0.7}, storage=store, load_if_exists=True)
+            Study.create("trial", {**SPEC, "threshold": 0.7}, storage=store, load_if_exists=True)
     with Store(storage) as store:
-        assert create_study("trial", SPEC, storage=store, load_if_exists=True).status()["decisions"] == 1
+        assert Study.create("trial", SPEC, storage=store, load_if_exists=True).status()["decisions"] == 1
         assert list_studies(store) == [{"name": "trial", "events": 2}]
-        assert open_study("trial", storage=store).verify().ok
+        assert Study.open("trial", storage=store).verify().ok
         with pytest.raises(StudyError) as refused:
-            open_study("none", storage=store)
+            Study.open("none", storage=store)
         assert refused.value.code == "unknown_study"
 
 
@@ -317,7 +318,7 @@ def test_studies_are_found_again_and_a_changed_guarantee_is_refused(storage):
 )
 def test_a_bad_specification_is_refused_and_no_study_is_made(lite, changes):
     with pytest.raises(InvalidInput):
-        create_study("bad", {**SPEC, **changes}, storage=lite.store)
+        Study.create("bad", {**SPEC, **changes}, storage=lite.store)
     assert [each["name"] for each in list_studies(lite.store)] == ["trial"]
 
 
@@ -336,7 +337,7 @@ def test_a_bad_specification_is_refused_and_no_study_is_made(lite, changes):
     ],
 )
 def test_every_radius_margin_and_curve_is_recorded_explained_and_computed_again(lite, changes):
-    study = create_study("other", {**SPEC, **changes, "guard": {"alarm_level": 1e-4}}, storage=lite.store)
+    study = Study.create("other", {**SPEC, **changes, "guard": {"alarm_level": 1e-4}}, storage=lite.store)
     for number in range(25):
         decision = study.ask([0.6 * math.sin(number), 0.5 * math.cos(2 * number)])
         study.tell(decision.id, reward=0.2 * decision.intensity, cost=0.1 * decision.intensity)
@@ -346,4 +347,4 @@ def test_every_radius_margin_and_curve_is_recorded_explained_and_computed_again(
     report = study.verify()
     assert (report.ok, report.inexact) == (True, 0)
     with Store(lite.store.storage) as other:
-        assert open_study("other", storage=other).state_digest() == study.state_digest()
+        assert Study.open("other", storage=other).state_digest() == study.state_digest()

@@ -10,9 +10,9 @@ from safedial.study import transaction
 from safedial.study.database import sa
 from safedial.study.event import START, Event, digest
 from safedial.study.log import append_events, read_events
-from safedial.study.manage import create_study
 from safedial.study.snapshot import parts
 from safedial.study.store import Store
+from safedial.study.study import Study
 from safedial.study.verify import verify_study
 from tests.study.conftest import SPEC, id_at
 
@@ -21,7 +21,7 @@ from tests.study.conftest import SPEC, id_at
 def filled(storage):
     """A store with a short study in it, closed; and its checkpoint."""
     with Store(storage) as store:
-        study = create_study("trial", SPEC, storage=store, actor="tester")
+        study = Study.create("trial", SPEC, storage=store, actor="tester")
         for number in range(4):
             decision = study.ask([0.1 * number, 0.2], key=str(number))
             study.tell(decision.id, reward=0.1, cost=0.1 * number)
@@ -109,7 +109,7 @@ def test_a_log_rewritten_with_fresh_hashes_is_found_by_a_checkpoint_kept_elsewhe
 def test_an_idempotency_key_that_stands_for_another_request_or_for_nothing_is_named(filled):
     storage, _ = filled
     with Store(storage) as store:
-        study = create_study("trial", storage=store, load_if_exists=True)
+        study = Study.create("trial", storage=store, load_if_exists=True)
         study.correct(id_at(study, 2), cost=0.2, reason="typing error", key="correction")
         assert study.verify().ok
     change(storage, "UPDATE idempotency SET seq = 6 WHERE key = '1'")
@@ -126,7 +126,7 @@ def shot(tmp_path, monkeypatch):
     monkeypatch.setattr(transaction, "SNAPSHOT_EVENTS", 10)
     url = f"sqlite:///{tmp_path}/trial.db"
     with Store(url) as store:
-        study = create_study("trial", SPEC, storage=store)
+        study = Study.create("trial", SPEC, storage=store)
         for number in range(6):
             study.tell(study.ask([0.1, 0.2]).id, reward=0.1, cost=0.01 * number)
 
@@ -164,7 +164,7 @@ def test_a_snapshot_that_is_none_is_named_and_the_study_goes_on_without_it(shot)
         replace(odd)
         assert first_bad(url) == 10
         with Store(url) as store:
-            assert create_study("trial", storage=store, load_if_exists=True).status()["decisions"] == 6
+            assert Study.create("trial", storage=store, load_if_exists=True).status()["decisions"] == 6
 
 
 def test_a_cut_log_whose_head_was_moved_is_named_by_the_snapshot_beyond_it(shot):
@@ -179,7 +179,7 @@ def test_any_flipped_bit_of_a_stored_event_is_found(tmp_path, count):
     """Bits of the database file itself, inside the bodies."""
     path = tmp_path / "trial.db"
     with Store(f"sqlite:///{path}") as store:
-        study = create_study("trial", SPEC, storage=store)
+        study = Study.create("trial", SPEC, storage=store)
         study.tell(study.ask([0.3, 0.4]).id, reward=0.1, cost=0.2)
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -11,8 +11,8 @@ from safedial.policies.policy import Asked
 from safedial.rounds.learning import Learning
 from safedial.rounds.outcome import Outcome, for_the_watch, normalise
 from safedial.rounds.rules import Rules
-from safedial.study.manage import create_study
 from safedial.study.store import Store
+from safedial.study.study import Study
 
 RISKS = {"threshold": 0.5, "violation_risk": 0.1, "estimation_risk": 0.01}
 START = 0.05
@@ -86,7 +86,7 @@ def test_the_alarm_on_throttled_outcomes_comes_within_ten_rounds_of_the_control_
 def test_a_study_stops_on_throttled_outcomes_and_verifies(shelf, kind, rounds):
     spec, policy = rules_of(kind)
     rules = {"policy": policy, "start_action": START, "storage": shelf, "actor": "tester"}
-    study, rng = create_study("trial", spec, dim=2, **rules), np.random.default_rng(3)
+    study, rng = Study.create("trial", spec, dim=2, **rules), np.random.default_rng(3)
     for number in range(rounds + 30):
         decision = study.ask([1.0, rng.uniform(-1.0, 1.0)])
         if number < rounds:

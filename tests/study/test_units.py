@@ -5,12 +5,12 @@ import json
 
 import pytest
 
-from safedial import InvalidInput, SafetySpec, growth, open_study
+from safedial import InvalidInput, SafetySpec, growth
 from safedial.model.dial import Dial, Features
 from safedial.policies import hp_shield
-from safedial.study.manage import create_study
 from safedial.study.operations import request_digest
 from safedial.study.store import Store
+from safedial.study.study import Study
 from safedial.study.study_errors import StudyError
 from tests.study.conftest import SPEC
 
@@ -24,7 +24,7 @@ SHIELD = {
 
 def shield(store, name="shield", **options):
     policy = hp_shield(base="dose", growth=growth.relative(0.7, 1.4, floor=0.5), start_scale=0.25, **options)
-    return create_study(name, **SHIELD, policy=policy, storage=store)
+    return Study.create(name, **SHIELD, policy=policy, storage=store)
 
 
 def visits(study, rounds, units=3, context=(0.3, 0.3)):
@@ -40,7 +40,7 @@ def visits(study, rounds, units=3, context=(0.3, 0.3)):
 
 @pytest.mark.parametrize("spec", [SPEC, {**SPEC, "policy": "hp_ucb"}, CONFORMAL], ids=["probe", "ucb", "conformal"])
 def test_unit_and_visit_stand_in_the_log_the_certificate_the_words_and_the_exports(store, tmp_path, spec):
-    study = create_study("ward", spec, storage=store)
+    study = Study.create("ward", spec, storage=store)
     bare, noted = study.ask([0.3, 0.2]), study.ask([0.3, 0.2], unit="P-04", visit="day 2", meta={"ward": "3b"})
     assert noted.action == bare.action
     assert not {"unit", "visit"} & bare.body.keys()
@@ -88,7 +88,7 @@ def test_a_units_visit_has_one_decision_until_that_one_is_void(study):
 def test_a_visit_is_taken_for_every_process_and_its_outcome_is_told_once(study, storage):
     first = study.ask([0.1, 0.2], unit="P-04", visit="1", key="k")
     with Store(storage) as other:
-        there = open_study("trial", storage=other)
+        there = Study.open("trial", storage=other)
         assert there.ask([0.1, 0.2], unit="P-04", visit="1", key="k").id == first.id
         with pytest.raises(StudyError, match="already has a decision"):
             there.ask([0.1, 0.2], unit="P-04", visit="1")

@@ -7,11 +7,11 @@ import sqlite3
 
 import pytest
 
-from safedial import InvalidInput, open_study
+from safedial import InvalidInput
 from safedial.study.event import Event, canonical, digest
-from safedial.study.manage import create_study
 from safedial.study.operations import request_digest
 from safedial.study.store import Store
+from safedial.study.study import Study
 from tests.study.conftest import SPEC
 
 FEATURES = {
@@ -27,7 +27,7 @@ VISIT = {"age": 65, "weight": 90}
 
 @pytest.fixture
 def ward(store):
-    return create_study("ward", {**SPEC, "features": FEATURES, "dial": {"high": 20, "unit": "mg"}}, storage=store)
+    return Study.create("ward", {**SPEC, "features": FEATURES, "dial": {"high": 20, "unit": "mg"}}, storage=store)
 
 
 def test_key_and_metadata_stand_in_the_log_the_certificate_the_words_and_the_exports(ward, tmp_path):
@@ -122,13 +122,13 @@ def rewrite(path, change):
         connection.execute("UPDATE studies SET head_hash = ? WHERE id = 1", (last,))
     connection.close()
     with Store(f"sqlite:///{path}") as store:
-        return open_study("trial", storage=store).verify()
+        return Study.open("trial", storage=store).verify()
 
 
 @pytest.mark.parametrize("change", [{"key": "visit-18"}, {"meta": {"patient": "P-05"}}])
 def test_verify_finds_a_visit_that_was_rewritten_with_all_its_hashes(tmp_path, change):
     with Store(f"sqlite:///{tmp_path}/trial.db") as store:
-        study = create_study("trial", SPEC, storage=store)
+        study = Study.create("trial", SPEC, storage=store)
         study.ask([0.1, 0.2], key="visit-17", meta={"patient": "P-04"})
         study.ask([0.2, 0.2], key="visit-19")
         assert study.verify().ok
@@ -140,7 +140,7 @@ def test_verify_finds_a_visit_that_was_rewritten_with_all_its_hashes(tmp_path, c
 def test_verify_finds_evidence_of_exchangeability_that_was_rewritten(tmp_path):
     with Store(f"sqlite:///{tmp_path}/trial.db") as store:
         fields = {"dim": 2, "guarantee": "conformal", "threshold": 0.5, "violation_risk": 0.1, "start_action": 0.1}
-        decision = create_study("trial", fields, storage=store).ask([0.1, 0.2])
+        decision = Study.create("trial", fields, storage=store).ask([0.1, 0.2])
         assert decision.body["evidence"] == 1.0
     report = rewrite(tmp_path / "trial.db", {"evidence": 1.25})
     assert not report.ok
@@ -172,7 +172,7 @@ def test_a_context_outside_a_stated_range_is_refused_unless_allowed_and_then_mar
 
 def test_a_conformal_study_without_a_context_bound_is_protected_by_its_ranges(store):
     fields = {"guarantee": "conformal", "threshold": 0.5, "violation_risk": 0.1, "start_action": 0.1}
-    study = create_study("ward", {**fields, "features": FEATURES}, storage=store)
+    study = Study.create("ward", {**fields, "features": FEATURES}, storage=store)
     with pytest.raises(InvalidInput) as refused:
         study.ask({"age": 600, "weight": 70})
     assert refused.value.code == "out_of_range"
@@ -193,27 +193,27 @@ def test_history_outside_a_stated_range_is_refused_whole(ward):
 def test_a_new_study_writes_its_ranges_down(ward, store):
     assert ward.spec.fields["features"]["ranges"] == {"age": [0.0, 120.0]}
     bare = {name: FEATURES[name] for name in ("names", "center", "scale")}
-    made = create_study("bare", {**SPEC, "features": bare}, storage=store)
+    made = Study.create("bare", {**SPEC, "features": bare}, storage=store)
     assert made.spec.fields["features"]["ranges"] == {}
-    assert create_study("bare", {**SPEC, "features": bare}, storage=store, load_if_exists=True).name == "bare"
+    assert Study.create("bare", {**SPEC, "features": bare}, storage=store, load_if_exists=True).name == "bare"
 
 
 def test_a_fallback_of_nothing_that_nobody_stated_is_named_at_creation(store):
     fields = {**SPEC, "dial": {"high": 20, "unit": "mg"}}
     with pytest.warns(UserWarning, match="if the study stops, it advises 0 mg to everybody: state fallback_action"):
-        create_study("unstated", fields, storage=store)
+        Study.create("unstated", fields, storage=store)
 
 
 @pytest.mark.filterwarnings("error")
 def test_a_stated_fallback_and_a_study_that_is_opened_give_no_warning(store, tmp_path):
     for name, stated in (("nothing", 0.0), ("half", 0.5)):
-        create_study(name, {**SPEC, "fallback_action": stated}, storage=store)
+        Study.create(name, {**SPEC, "fallback_action": stated}, storage=store)
     start = {"dim": 2, "guarantee": "conformal", "threshold": 0.5, "violation_risk": 0.1, "start_action": 0.1}
-    create_study("conformal", start, storage=store)
+    Study.create("conformal", start, storage=store)
     with pytest.warns(UserWarning, match="if the study stops, it advises 0 to"):
-        create_study("unstated", SPEC, storage=store)
-    create_study("unstated", SPEC, storage=store, load_if_exists=True)
-    open_study("unstated", storage=store)
+        Study.create("unstated", SPEC, storage=store)
+    Study.create("unstated", SPEC, storage=store, load_if_exists=True)
+    Study.open("unstated", storage=store)
 
 
 def test_the_status_says_since_when_an_outcome_is_open(lite):
@@ -227,7 +227,7 @@ def test_the_status_says_since_when_an_outcome_is_open(lite):
 
 def test_certificates_say_what_an_override_may_use_and_what_a_dose_of_nothing_counts_as(lite, store):
     fields = {"dim": 2, "guarantee": "conformal", "threshold": 0.5, "violation_risk": 0.1, "cost_noise": 0.3}
-    conformal = create_study("conformal", {**fields, "coefficient_bound": 1}, storage=store)
+    conformal = Study.create("conformal", {**fields, "coefficient_bound": 1}, storage=store)
     for study in (lite, conformal):
         rests = " | ".join(study.ask([0.1, 0.2]).certificate["assumptions"])
         assert "uses nothing about this round's outcome beyond the context" in rests

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from safedial import InvalidInput
-from safedial.study.manage import create_study
 from safedial.study.state import HOUR
+from safedial.study.study import Study
 
 X = [0.6, 0.6]
 SPEC = {
@@ -30,7 +30,7 @@ def study_of(tmp_path):
 
     def make(**changes):
         name = f"s{len(opened)}"
-        made = create_study(name, {**SPEC, **changes}, storage=f"sqlite:///{tmp_path}/{name}.db")
+        made = Study.create(name, {**SPEC, **changes}, storage=f"sqlite:///{tmp_path}/{name}.db")
         opened.append(made)
         return made
 

@@ -6,11 +6,11 @@ from scipy.stats import binom
 
 from safedial.study.database import reading
 from safedial.study.log import read_events
-from safedial.study.manage import create_study
 from safedial.study.replay_log import Source, apply_event, replay
 from safedial.study.snapshot import pack, state_digest, unpack
 from safedial.study.state import State
 from safedial.study.store import Store
+from safedial.study.study import Study
 from tests.study.conftest import SPEC
 from tests.study.worker import FORK, work
 
@@ -21,7 +21,7 @@ LOOSE = {**SPEC, "guard": {"alarm_level": 1e-4}}
 @pytest.mark.parametrize("learning_order", ["prefix", "arrival"])
 def test_four_workers_end_with_the_state_of_a_serial_fold(storage, tmp_path, learning_order, count):
     with Store(storage) as store:
-        study = create_study("trial", {**LOOSE, "learning_order": learning_order}, storage=store)
+        study = Study.create("trial", {**LOOSE, "learning_order": learning_order}, storage=store)
         rounds = count(5, 200 if learning_order == "prefix" else 100)
         arguments = [(storage, str(tmp_path / "acks"), seed, "", rounds, 2) for seed in range(4)]
         running = [FORK.Process(target=work, args=words) for words in arguments]
@@ -39,7 +39,7 @@ def test_four_workers_end_with_the_state_of_a_serial_fold(storage, tmp_path, lea
             serial = replay(Source(connection, study._id, "trial"), study.spec, stored=())
     assert state_digest(serial) == mine
     with Store(storage) as store:
-        assert create_study("trial", storage=store, load_if_exists=True).state_digest() == mine
+        assert Study.create("trial", storage=store, load_if_exists=True).state_digest() == mine
 
 
 @pytest.mark.portable
@@ -71,7 +71,7 @@ def test_snapshots_are_written_thinned_out_and_used(tmp_path, monkeypatch):
     monkeypatch.setattr("safedial.study.transaction.SNAPSHOT_EVENTS", 10)
     url = f"sqlite:///{tmp_path}/trial.db"
     with Store(url) as store:
-        study = create_study("trial", LOOSE, storage=store)
+        study = Study.create("trial", LOOSE, storage=store)
         for _ in range(100):
             study.tell(study.ask([0.2, 0.3]).id, reward=0.05, cost=0.05)
         mine = study.state_digest()
@@ -89,13 +89,13 @@ def test_snapshots_are_written_thinned_out_and_used(tmp_path, monkeypatch):
         assert study.verify().ok
     assert mine != changed
     with Store(url) as store:
-        again = create_study("trial", storage=store, load_if_exists=True)
+        again = Study.create("trial", storage=store, load_if_exists=True)
         assert again.state_digest() == changed
         with store.engine.begin() as connection:
             connection.exec_driver_sql("UPDATE snapshots SET content = x'00'")
         assert again.verify().problem == "has a snapshot that was altered"
     with Store(url) as store:
-        assert create_study("trial", storage=store, load_if_exists=True).state_digest() == changed
+        assert Study.create("trial", storage=store, load_if_exists=True).state_digest() == changed
 
 
 @pytest.mark.slow
@@ -110,7 +110,7 @@ def test_the_guarantee_holds_with_late_outcomes_overrides_and_two_workers(tmp_pa
     with Store(url) as one, Store(url) as two:
         for seed in range(studies):
             spec = {**LOOSE, "guard": {"alarm_level": 1e-4, "max_open": 10**6}}
-            desks = [create_study(f"trial{seed}", spec, storage=store, load_if_exists=True) for store in (one, two)]
+            desks = [Study.create(f"trial{seed}", spec, storage=store, load_if_exists=True) for store in (one, two)]
             run = play(desks, seed, rounds)
             missed += run["missed"] > 0
             violated, certified = violated + run["violated"], certified + run["certified"]

@@ -19,8 +19,8 @@ from typing import Any
 
 from safedial.service.client import Client, ForkedLog, ServiceUnavailable
 from safedial.study import study_errors
-from safedial.study.manage import open_study
 from safedial.study.store import Store
+from safedial.study.study import Study
 from safedial.study.study_errors import StoreUnavailable
 
 PATIENCE_SECONDS = 300.0
@@ -38,7 +38,7 @@ def work(url: str, acks: str, seed: int, place: str = "", rounds: int = 10**9, t
     if place:
         study_errors.arm(place)
     with Store(url) as store:
-        studies = [open_study("trial", storage=store, actor=f"worker {seed * 100 + n}") for n in range(threads)]
+        studies = [Study.open("trial", storage=store, actor=f"worker {seed * 100 + n}") for n in range(threads)]
         _call_all(studies, acks, seed, rounds)
 
 

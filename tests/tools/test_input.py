@@ -121,12 +121,12 @@ def test_a_policy_may_be_a_spec_file_with_its_own_guarantee(files):
 
 
 def test_a_study_in_a_store_is_evaluated_by_its_name(tmp_path):
-    from safedial import create_study
+    from safedial import Study
 
     table = {"name": "hp_shield", "base": "proposal", "growth": BRACKET_GROWTH.to_dict(), "start_scale": 0.2}
     save_spec(SpecFile(spec=BRACKET, dim=3, policy=table), tmp_path / "shield.toml")
     storage = f"sqlite:///{tmp_path}/trial.db"
-    study = create_study("trial", SPEC, dim=3, storage=storage, fallback_action=0)
+    study = Study.create("trial", SPEC, dim=3, storage=storage, fallback_action=0)
     for context in ([0.5, 0.1, 0.1], [0.2, 0.4, 0.1]):
         study.tell(study.ask(context).id, reward=0.1, cost=0.1)
     study.store.close()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from safedial import InvalidInput, create_study, evaluate
+from safedial import InvalidInput, Study, evaluate
 from tests.policies.own_linear import MyThompson
 from tests.tools.test_reproduction import CONSTANTS, SPEC, rounds_of
 
@@ -32,7 +32,7 @@ def made(name, folder, **more):
         fields |= CONSTANTS
     if "guarantee" not in fields:
         fields["estimation_risk"] = 0.05
-    return create_study("trial", fields, storage=f"sqlite:///{folder}/trial.db")
+    return Study.create("trial", fields, storage=f"sqlite:///{folder}/trial.db")
 
 
 def run(study, count, *, seed=0, lag=3, odd=True, scale=1.0):
@@ -93,7 +93,7 @@ def test_alarms_and_resumes_of_a_study_are_repeated(tmp_path):
 
 
 def test_the_coins_of_a_study_are_those_of_its_log(tmp_path):
-    study = create_study(
+    study = Study.create(
         "trial", SPEC, dim=3, policy=MyThompson(), storage=f"sqlite:///{tmp_path}/trial.db", fallback_action=0
     )
     run(study, 40)
@@ -176,7 +176,7 @@ def test_several_costs_of_which_one_is_missing_are_repeated(tmp_path):
     costs = {"a": {"threshold": 0.5, "noise": 0.3}, "b": {"threshold": 0.2, "noise": 0.3}}
     fields = {"dim": 3, "costs": costs, "violation_risk": 0.3, "estimation_risk": 0.1, "fallback_action": 0.0}
     fields |= {name: value for name, value in CONSTANTS.items() if name != "cost_noise"}
-    study = create_study("trial", fields, storage=f"sqlite:///{tmp_path}/trial.db")
+    study = Study.create("trial", fields, storage=f"sqlite:///{tmp_path}/trial.db")
     for place, (context, reward, cost) in enumerate(zip(*rounds_of(20), strict=True)):
         decision = study.ask(context)
         harm = {"a": decision.action * cost, "b": None if place == 9 else decision.action * cost}

@@ -216,14 +216,14 @@ def create(
     load_if_exists: Annotated[bool, typer.Option(help="Open the study if it exists.")] = False,
 ) -> Answer:
     """Create a study: --set dim=2 --set threshold=0.5 …, or --spec FILE."""
-    from safedial.study.manage import make_study
     from safedial.study.store import Store
+    from safedial.study.study import Study
 
     with Store(storage) as store:
         fields = read_fields(spec, field)
-        made, notes = make_study(name, fields, storage=store, load_if_exists=load_if_exists, actor=None)
-        answer = {"name": made.name, "spec": made.spec.fields, "warnings": notes}
-        for note in notes:
+        made = Study.create(name, fields, storage=store, load_if_exists=load_if_exists, quiet=True)
+        answer = {"name": made.name, "spec": made.spec.fields, "warnings": made.warnings}
+        for note in made.warnings:
             typer.echo(f"safedial: warning: {note}", err=True)
         return answer, f"Study {name} is ready."
 

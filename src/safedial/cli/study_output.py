@@ -41,14 +41,15 @@ Reason = Annotated[str, typer.Option(help="The reason, in words.")]
 @contextmanager
 def opened(storage: str, name: str | None = None, *, decision_id: str | None = None) -> Iterator[Any]:
     """The store, or one of its studies, by its name or that of one of its decisions."""
-    from safedial.study.manage import find_decision, open_study
+    from safedial.study.manage import find_decision
     from safedial.study.store import Store
+    from safedial.study.study import Study
 
     with Store(storage, create=False) as store:
         if decision_id is not None:
             yield find_decision(store, decision_id)[0]
         else:
-            yield store if name is None else open_study(name, storage=store)
+            yield store if name is None else Study.open(name, storage=store)
 
 
 # --- Input and output of `safedial study`

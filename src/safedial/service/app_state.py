@@ -22,7 +22,7 @@ from safedial.service.access import BURST, RATE, Access, Caller
 from safedial.service.problem import BODY_SECONDS, Problem, log
 from safedial.service.timeline import Track
 from safedial.study.answer import NAME
-from safedial.study.manage import list_studies, open_study
+from safedial.study.manage import list_studies
 from safedial.study.store import Store
 from safedial.study.study import Study
 from safedial.study.study_errors import StoreUnavailable, StudyError
@@ -218,7 +218,7 @@ class Service:
         if found is None:
             if not NAME.fullmatch(name):
                 raise Problem("unknown_study")
-            found = await asyncio.to_thread(open_study, name, storage=self.store, actor="service")
+            found = await asyncio.to_thread(Study.open, name, storage=self.store, actor="service")
             self.studies[name] = found
         return found
 

@@ -27,7 +27,6 @@ from safedial.service.charts import Wanted, rows_page, series, unit_page, units_
 from safedial.service.problem import PRIVATE, Problem, Reply, answer, answer_error, read_body, read_headers, read_query
 from safedial.study.answer import NAME, Receipt
 from safedial.study.event import Event, orjson
-from safedial.study.manage import make_study
 from safedial.study.study import Study
 from safedial.study.study_errors import StoreUnavailable, StudyError
 from safedial.study.study_spec import read_spec
@@ -241,11 +240,11 @@ async def create(call: Call) -> Response:
         dim = read_spec(spec, quiet=True).rules.dim
     if dim > LARGEST_DIM:
         raise Problem("invalid_input", f"dim: a study made over HTTP has at most {LARGEST_DIM}", field="spec")
-    asked = partial(make_study, name, spec, storage=service.store, actor=call.caller.actor, load_if_exists=again)
-    made, notes = await asyncio.to_thread(asked)
+    given = {"storage": service.store, "actor": call.caller.actor, "load_if_exists": again, "quiet": True}
+    made = await asyncio.to_thread(partial(Study.create, name, spec, **given))
     service.studies[made.name] = made
     again = not made.created
-    return Reply({**await state_of(made), "warnings": notes, "replayed": again}, 201, replayed=again)
+    return Reply({**await state_of(made), "warnings": made.warnings, "replayed": again}, 201, replayed=again)
 
 
 @contextmanager

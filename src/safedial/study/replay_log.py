@@ -59,7 +59,7 @@ def first_spec(source: Source) -> StudySpec:
     policy = body["spec"]["policy"]["name"]
     if policy not in FACTORIES and source.policy is None:
         words = f"its policy {policy!r} is your own, which a log cannot hold"
-        way_out = "open the study in Python and give it again: open_study(name, storage=..., policy=...)"
+        way_out = "open the study in Python and give it again: Study.open(name, storage=..., policy=...)"
         raise StudyError("own_policy", f"study {name!r}: {words}; {way_out}")
     return read_spec(body["spec"], quiet=True, own=source.policy)
 

@@ -1,9 +1,9 @@
 """`Study`: ask for an action and tell its outcome, for months, from several processes, without losing anything.
 
 >>> import tempfile
->>> from safedial.study.manage import create_study
+>>> from safedial import Study
 >>> folder = tempfile.TemporaryDirectory()
->>> study = create_study("infusion", {"dim": 2, "threshold": 0.5, "total_risk": 0.02, "reward_noise": 0.3,
+>>> study = Study.create("infusion", {"dim": 2, "threshold": 0.5, "total_risk": 0.02, "reward_noise": 0.3,
 ...     "cost_noise": 0.3, "coefficient_bound": 1, "context_bound": 1}, storage=f"sqlite:///{folder.name}/trial.db")
 >>> decision = study.ask([0.6, 0.3], key="visit-1")
 >>> decision  # doctest: +ELLIPSIS
@@ -17,6 +17,7 @@ True
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
@@ -36,6 +37,7 @@ from safedial.rounds.validation import check_forgetting, read_new_context
 from safedial.study import operations
 from safedial.study.amendment import amended_spec, changes_in, new_fields
 from safedial.study.answer import (
+    NAME,
     DecisionId,
     Receipt,
     StudyDecision,
@@ -48,6 +50,7 @@ from safedial.study.answer import (
     shown_event,
 )
 from safedial.study.checkpoints import Checkpoint
+from safedial.study.creation import create_log, opened_store
 from safedial.study.database import reading
 from safedial.study.event import EVENT_KINDS, Event, moment, now
 from safedial.study.export import by_unit, counts_of, effective_rows, unknown_unit, unknown_visit, write_rows
@@ -65,7 +68,8 @@ from safedial.study.requests import (
     read_values,
 )
 from safedial.study.store import Answer, Store, leads_to
-from safedial.study.study_spec import StudySpec
+from safedial.study.study_errors import StudyError
+from safedial.study.study_spec import StudySpec, own_policy, read_spec
 from safedial.study.transaction import StudyTransaction
 from safedial.study.verify import Report, verify_study
 
@@ -119,8 +123,8 @@ class Resumed(Said, total=False):
 
 
 class Study:
-    """One study in a store. Several threads and several processes may use it at once. `created` says whether
-    `create_study` has just created it.
+    """One study in a store. Several threads and several processes may use it at once. `created` says whether `create`
+    has just created it, and `warnings` which of its choices are worth a second thought.
 
     Methods that write take `actor` (who did it) and return after the commit; with `wait=False` they return a
     `concurrent.futures.Future`.
@@ -135,9 +139,61 @@ class Study:
         policy: Policy | None = None,
     ) -> None:
         self.store, self.name, self.actor = store, name, actor_name(actor)
-        self.created = False
+        self.created, self.warnings = False, list[str]()
         self._id = store.find(name)
         self._opened: StudySpec = store.spec(self._id, name, policy)
+
+    @classmethod
+    def create(
+        cls,
+        name: str,
+        spec: SafetySpec | Mapping[str, Any] | None = None,
+        *,
+        storage: str | Store,
+        load_if_exists: bool = False,
+        actor: str | None = None,
+        quiet: bool = False,
+        **more: Any,
+    ) -> Study:
+        """Create a study, or open an existing one. Choices worth a second thought cause a warning, unless `quiet`.
+
+        Args:
+            name: letters, digits, - and _.
+            spec: the guarantee and everything else that is fixed for the study's life, as a mapping of plain values; or
+                a `SafetySpec`, with the rest (`dim`, `policy`, `dose`, `dial`, `features`, `guard`, `learning_order`,
+                …) as arguments.
+                Your own `Policy` can run a study in Python: the log keeps its name and its plain options, and you give
+                the policy again whenever you open the study.
+            storage: sqlite:///file.db or postgresql://user@host/database, or an open `Store`.
+            load_if_exists: open a study of that name if there is one; a given specification must match its own.
+        """
+        given = spec.stated() if isinstance(spec, SafetySpec) else {} if spec is None else spec
+        require(isinstance(given, Mapping), "spec", type(given).__name__, "must be a SafetySpec or a mapping")
+        whole, fine = {**given, **more}, isinstance(name, str) and NAME.fullmatch(name)
+        require(fine, "name", name, "must be letters, digits, - and _, at most 64")
+        with opened_store(storage) as store:
+            notes = create_log(store, name, whole, actor_name(actor))
+            if notes is None and not load_if_exists:
+                raise StudyError(
+                    "study_exists",
+                    f"name = {name!r}: there already is such a study; load_if_exists=True, or --load-if-exists, opens "
+                    "it",
+                )
+            made = cls(store, name, actor=actor, policy=own_policy(whole))
+            if notes is None and whole:
+                same = read_spec(whole, quiet=True).fields == made.spec.fields
+                way_out = "a changed guarantee needs a new study, or `amend`, with a reason"
+                require(same, "spec", name, "differs from the study's own", way_out)
+        made.created, made.warnings = notes is not None, notes or []
+        for note in [] if quiet else made.warnings:
+            warnings.warn(note, UserWarning, stacklevel=2)
+        return made
+
+    @classmethod
+    def open(cls, name: str, *, storage: str | Store, actor: str | None = None, policy: Policy | None = None) -> Study:
+        """Open an existing study; `policy` is the one it was created with, if that is your own."""
+        with opened_store(storage, create=False) as store:
+            return cls(store, name, actor=actor, policy=policy)
 
     def __repr__(self) -> str:
         return f"Study({self.name!r}, dim={self.spec.rules.dim}, policy={self.spec.rules.policy.name})"
@@ -486,7 +542,7 @@ class Study:
         change. A stopped study stays stopped: resume it afterwards.
 
         Args:
-            spec: the whole new specification, as for `create_study`; `dim` and `features` stay as they are and may be
+            spec: the whole new specification, as for `create`; `dim` and `features` stay as they are and may be
                 left out. Or a `SafetySpec`: all but the guarantee stays.
             changes: or only what differs, {"threshold": 0.6, "guard": {"max_open": 50}}.
             from_round: the round from which on it holds, as a check: it must be the next one.
