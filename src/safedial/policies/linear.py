@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from safedial.bounds.confidence import NAMES, Bounds, bound, check_dim, check_scale
+from safedial.bounds.confidence import NAMES, Bounds, bound, check_dim, check_scale, with_ridge
 from safedial.bounds.estimate import Dual, Prediction
 from safedial.bounds.margin import noise_margin
 from safedial.bounds.safe_set import safe_set
@@ -170,6 +170,12 @@ class Linear(Policy):
 
     # --- its state
 
+    def fitted(self, spec: SafetySpec, dim: int) -> SafetySpec:
+        """With the ridge that is best for its radius, which must hold there."""
+        check_dim(self.radius, dim)
+        check_scale(self.radius, spec)
+        return with_ridge(spec, self.radius, dim)
+
     def on(self, task: Task, **options: Any) -> Policy:  # pyright: ignore[reportIncompatibleMethodOverride] -- of several costs
         if task.spec.costs is not None and not self.knows_truth:
             check_supported(self, task, whole=False)
@@ -271,7 +277,7 @@ class Linear(Policy):
             "cost_upper": upper,
             "margin": spec.margin,
             "noise_margin": noise_margin(spec, number, noise) if self.margins else 0.0,
-            "sensor_margin": words.sensor_margin(spec, number) if self.margins and spec.sensors_err else 0.0,
+            "sensor_margin": words.sensor_margin(spec, number) if self.margins and spec.sensors else 0.0,
             **({"numbers": dict(told)} if self.is_own else {}),
         }
 

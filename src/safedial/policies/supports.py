@@ -75,7 +75,7 @@ SENTENCES = {
     "learned noise": Sentence(
         "margin_risk",
         lambda policy, spec: spec.margin_risk,
-        "is learned by policies with a linear cost only",
+        "is learned by policies with a linear cost only, and not in a replay",
         "leave it out, or use hp_probe",
     ),
     "other margin": Sentence(
@@ -121,7 +121,7 @@ def facts(task: Task) -> frozenset[str]:
     spec = task.spec
     stated = {
         "several costs": spec.costs is not None,
-        "sensor noise": spec.sensors_err,
+        "sensor noise": bool(spec.sensors),
         "noise scale": spec.noise_scale is not None,
         "learned noise": spec.learns_noise,
         "other margin": spec.margin != "subgaussian",
@@ -140,8 +140,9 @@ def excluded(policy: Policy, stated: frozenset[str]) -> frozenset[str]:
     fits = given.under if "advice" in stated else given.simulated_under
     knowing = policy.knows_truth and "no constants" in stated
     others = frozenset() if knowing else {f"guarantee {name}" for name in PROVED if name not in fits}
+    replayed = frozenset({"learned noise"} if "replay" in stated else ())
     zero_one = ZERO_ONE if policy.zero_one or "costs of 0 or 1" in stated else frozenset()
-    return _own(policy) | others | zero_one
+    return _own(policy) | others | zero_one | replayed
 
 
 def _own(policy: Policy) -> frozenset[str]:

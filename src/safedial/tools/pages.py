@@ -32,8 +32,9 @@ COLOURS = {
 }
 """Okabe and Ito's palette."""
 
+BLUE, ORANGE = "#0072B2", "#D55E00"
 FILL = "#56B4E9"
-"""Its light blue, for areas and bars that belong to no policy."""
+"""Its blue, orange and light blue, for what belongs to no policy."""
 
 LABELS = {
     "hp_ucb": "HP-UCB",
