@@ -40,7 +40,7 @@ def online(
     rounds: Annotated[int, typer.Option(help="hp_conformal: rounds before the first timed decision.")] = 100_000,
     json: Json = False,
 ) -> None:
-    """Time Agent.decide and Agent.update, in microseconds."""
+    """Time Agent.ask and Agent.tell, in microseconds."""
     from benchmarks.online_speed import bench_conformal, bench_online
     from safedial.cli.output import print_pairs
     from safedial.errors import require

@@ -126,15 +126,15 @@ class Way:
         ]
 
     def doses(self, step: int) -> Array:
-        self.decisions = [agent.decide(row) for agent, row in zip(self.agents, self.clinic.context[step], strict=True)]
+        self.decisions = [agent.ask(row) for agent, row in zip(self.agents, self.clinic.context[step], strict=True)]
         return np.array([decision.action for decision in self.decisions])
 
     def tell(self, step: int, cost: Array) -> None:
         for agent, decision, each in zip(self.agents, self.decisions, cost, strict=True):
             if self.rng.random() < self.lost:
-                agent.update(decision, action=0, reward=0.0, cost=0.0, unrelated=True)
+                agent.tell(decision, applied_action=0, reward=0.0, cost=0.0, unrelated=True)
             else:
-                agent.update(decision, reward=0.0, cost=float(each))
+                agent.tell(decision, reward=0.0, cost=float(each))
 
 
 class Peer(Way):
@@ -148,14 +148,14 @@ class Peer(Way):
 
     def doses(self, step: int) -> Array:
         asked = zip(self.agents, self.context[step], self.clinic.baseline[step], strict=True)
-        self.decisions = [agent.decide(row, baseline_cost=float(base)) for agent, row, base in asked]
+        self.decisions = [agent.ask(row, baseline_cost=float(base)) for agent, row, base in asked]
         multiples = np.array([decision.action for decision in self.decisions])
         return np.minimum(multiples * self.clinic.protocol[step], self.clinic.dial.high)
 
     def tell(self, step: int, cost: Array) -> None:
         shares = np.maximum(self.clinic.share(cost), self.clinic.baseline[step])
         for agent, decision, each in zip(self.agents, self.decisions, shares, strict=True):
-            agent.update(decision, reward=decision.action, cost=float(each))
+            agent.tell(decision, reward=decision.action, cost=float(each))
             if agent.stop_reason:  # broken assumptions: here it goes on regardless
                 agent.resume()
 

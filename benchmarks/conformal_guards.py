@@ -30,9 +30,9 @@ def leap(seed: int, *, reach: float | None, spread: float, rounds: int = 120) ->
     agent = Agent(3, spec, start_action=START, policy=make_policy("hp_conformal", reach=reach))
     actions, costs = [], []
     for _ in range(rounds):
-        decision = agent.decide(np.append(rng.standard_normal(2) / 2, 1.0))
+        decision = agent.ask(np.append(rng.standard_normal(2) / 2, 1.0))
         costs.append(3.0 * max(0.0, decision.action - FLAT) / (1.0 - FLAT) + spread * rng.random())
-        agent.update(decision, reward=decision.action, cost=costs[-1])
+        agent.tell(decision, reward=decision.action, cost=costs[-1])
         actions.append(decision.action)
     tried = [max(START, sorted(actions[:number])[-10]) if number >= 10 else START for number in range(rounds)]
     over = np.array(costs) > 1.0
@@ -59,14 +59,14 @@ def missing(seed: int, *, share: float, vouched: bool = True, rounds: int = 600)
     agent = Agent(5, SafetySpec(threshold=0.5, violation_risk=RISK, guarantee="conformal"), start_action=0.05)
     earned = 0.0
     for index in range(rounds):
-        decision = agent.decide(draws.context[index, 0])
+        decision = agent.ask(draws.context[index, 0])
         dose = decision.intensity
         earned += dose * gain[index]
         if gone[index]:
-            agent.update(decision, 0.0, reward=0.0, cost=0.0, unrelated=vouched)
+            agent.tell(decision, 0.0, reward=0.0, cost=0.0, unrelated=vouched)
         else:
             noise = draws.reward_noise[index, 0], draws.cost_noise[index, 0]
-            agent.update(decision, reward=dose * (gain[index] + noise[0]), cost=dose * (harm[index] + noise[1]))
+            agent.tell(decision, reward=dose * (gain[index] + noise[0]), cost=dose * (harm[index] + noise[1]))
     load = np.maximum(harm + quantile("gaussian", 1.0 - RISK), 0.5)
     return earned, float(np.sum(np.where(gain > 0.0, 0.5 / load, 0.0) * gain))
 
@@ -83,10 +83,10 @@ def alarmed_after_a_pilot(seed: int, *, history: str, exponent: float) -> bool:
     for number in range(450):
         context = np.append(rng.standard_normal(2) / 2, 1.0)
         if number < 150:
-            agent.update(context, 0.5, **outcome(context, 0.5))
+            agent.tell(context, 0.5, **outcome(context, 0.5))
         else:
-            decision = agent.decide(context)
-            agent.update(decision, **outcome(context, decision.action))
+            decision = agent.ask(context)
+            agent.tell(decision, **outcome(context, decision.action))
     return agent.alarmed
 
 

@@ -86,13 +86,13 @@ def main() -> None:
     agent, context = Agent(4, SafetySpec(**SPEC)), [0.3, 0.2, 0.1, 0.4]
     made: list[Any] = []
 
-    def decide() -> None:
-        made.append(agent.decide(context))
+    def ask() -> None:
+        made.append(agent.ask(context))
 
-    def update() -> None:
-        agent.update(made.pop(0), reward=0.1, cost=0.05)
+    def tell() -> None:
+        agent.tell(made.pop(0), reward=0.1, cost=0.05)
 
-    found = {"Agent.decide": counter.measure(decide), "Agent.update": counter.measure(update)}
+    found = {"Agent.ask": counter.measure(ask), "Agent.tell": counter.measure(tell)}
     from safedial.service.server import running
     from safedial.study.store import Store
 

@@ -193,7 +193,7 @@ def split(options, device, setting):
         inner = jax.jit(lambda inverse, rows: matmul(matmul(rows, inverse), rows.T))
         gram_cost = clock(inner, square, rows) / block * 1e6
         names = ("norm", "rewards", "costs", "seen")
-        rule = jax_replay.Rule(POLICY.decide, True, SPEC, dim, None, names)
+        rule = jax_replay.Rule(POLICY, SPEC, dim, None, names)
         table = jnp.pad(matmul(rows, rows.T), ((0, 0), (0, jax_replay.MEANS)))
         fused = partial(jax_replay.run_pallas, warps=setting["warps"])
         sequence = fused if setting["kernel"] == "pallas" else jax_replay.run_plain

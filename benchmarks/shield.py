@@ -137,16 +137,16 @@ def speed() -> None:
 
 
 def agent_speed(*, learned: bool, dim: int, rounds: int = 10_000) -> None:
-    """The time of `Agent.decide` and `Agent.update` with `rounds` rounds behind."""
+    """The time of `Agent.ask` and `Agent.tell` with `rounds` rounds behind."""
     policy = hp_shield(base=0, growth=growth.relative(0.7, 1.4, floor=0.25), start_scale=0.1, learned=learned)
     spec, rng = SafetySpec(threshold=1.0, violation_risk=RISK, guarantee="bracket"), np.random.default_rng(0)
     agent, times = Agent(dim, spec, policy=policy), []
     for _ in range(rounds + 1000):
         context = np.append(0.5, rng.standard_normal(dim - 1))
         begin = time.perf_counter()
-        decision = agent.decide(context)
+        decision = agent.ask(context)
         middle = time.perf_counter()
-        agent.update(decision, reward=0.0, cost=decision.action / (0.5 * rng.lognormal(0.0, SPREAD)))
+        agent.tell(decision, reward=0.0, cost=decision.action / (0.5 * rng.lognormal(0.0, SPREAD)))
         times.append((middle - begin, time.perf_counter() - middle))
     late = 1e6 * np.array(times[rounds:])
     words = ", ".join(

@@ -122,11 +122,9 @@ def speed() -> None:
         noise = 0.3 * rng.standard_normal(2) + context @ coef
         for label, agent in agents.items():
             first = time.perf_counter()
-            decision = agent.decide(context)
+            decision = agent.ask(context)
             second = time.perf_counter()
-            agent.update(
-                decision, reward=float(noise[0]) * decision.intensity, cost=float(noise[1]) * decision.intensity
-            )
+            agent.tell(decision, reward=float(noise[0]) * decision.intensity, cost=float(noise[1]) * decision.intensity)
             spent[label][0].append(second - first)
             spent[label][1].append(time.perf_counter() - second)
     for label, parts in spent.items():

@@ -92,9 +92,7 @@ def fresh_solve_rounds_per_second(dim: int, rounds: int) -> float:
 def online() -> None:
     print("\nAgent, microseconds a call (hp_probe, unit noise)")
     print("  bare: the shortest BLAS code for the same arithmetic; solve: np.linalg.solve for one decision.")
-    print(
-        f"  {'d':>6} {'decide p50':>11} {'p99':>9} {'bare':>9} {'ratio':>6} {'update p50':>11} {'bare':>9} {'solve':>9}"
-    )
+    print(f"  {'d':>6} {'ask p50':>11} {'p99':>9} {'bare':>9} {'ratio':>6} {'tell p50':>11} {'bare':>9} {'solve':>9}")
     for dim in (2, 10, 26, 128, 512, 2048):
         row = bench_online(dim)
         gram, rhs = np.eye(dim) + 0.1, np.ones((dim, 3))
@@ -105,9 +103,9 @@ def online() -> None:
             np.linalg.solve(gram, rhs)
         solve = (time.perf_counter() - started) / repeats * 1e6
         print(
-            f"  {dim:>6} {row['decide_p50_us']:>11.1f} {row['decide_p99_us']:>9.1f} {row['bare_decide_us']:>9.1f} "
-            f"{row['decide_p50_us'] / row['bare_decide_us']:>6.2f} {row['update_p50_us']:>11.1f} "
-            f"{row['bare_update_us']:>9.1f} {solve:>9.0f}"
+            f"  {dim:>6} {row['ask_p50_us']:>11.1f} {row['ask_p99_us']:>9.1f} {row['bare_ask_us']:>9.1f} "
+            f"{row['ask_p50_us'] / row['bare_ask_us']:>6.2f} {row['tell_p50_us']:>11.1f} "
+            f"{row['bare_tell_us']:>9.1f} {solve:>9.0f}"
         )
 
 

@@ -104,15 +104,17 @@ def _agent_us(spec: Any, policy: Any, dim: int) -> float:
     contexts /= 2.0 * np.linalg.norm(contexts, axis=1, keepdims=True)
     contexts[:, 0] = 0.5  # what the bracket's policies scale
     noise, taken = rng.standard_normal((ROUNDS, 2)) * 0.1, []
-    agent = Agent(dim, spec, policy=policy)
+    agent: Any = Agent(dim, spec, policy=policy)
+    # Versions before 1.0.0rc2 call these decide and update.
+    ask, tell = (agent.ask, agent.tell) if hasattr(agent, "ask") else (agent.decide, agent.update)
     for row, (gain, harm) in zip(contexts, noise.tolist(), strict=True):
         begun = time.perf_counter()
-        decision = agent.decide(row)
+        decision = ask(row)
         size = decision.action
         cost: Any = size * (0.4 + harm)
         if spec.costs:
             cost = dict.fromkeys(spec.costs, cost)
-        agent.update(decision, reward=size * (0.5 + gain), cost=cost)
+        tell(decision, reward=size * (0.5 + gain), cost=cost)
         taken.append(time.perf_counter() - begun)
     return median(taken[WARM:]) * 1e6
 

@@ -29,8 +29,8 @@ def main(count: int) -> None:
     rng, rows = np.random.default_rng(1), []
     for _ in range(count):
         known, spend, profit = hour(rng)
-        decision = agent.decide(known)
-        agent.update(decision, reward=profit * decision.action / 100, cost=spend * decision.action)
+        decision = agent.ask(known)
+        agent.tell(decision, reward=profit * decision.action / 100, cost=spend * decision.action)
         rows.append((spend * decision.action, profit * decision.action))
     spent, profit = np.array(rows).T
     print(f"{np.mean(spent > 100):.1%} of {count} hours exceed the budget; profit per hour {profit.mean():.1f} EUR")

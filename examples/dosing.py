@@ -23,10 +23,10 @@ def main(count: int) -> None:
     doses, troughs = np.empty((2, count))
     for number in range(count):
         patient = type(patients)(*(part[..., number : number + 1] for part in patients))
-        decision = agent.decide({"protocol": protocol[number]})
+        decision = agent.ask({"protocol": protocol[number]})
         doses[number] = decision.action
         troughs[number] = measured_trough(patient, decision.action)[0]
-        agent.update(decision, cost=troughs[number])
+        agent.tell(decision, cost=troughs[number])
     for name, dose, found in (
         ("protocol", protocol, measured_trough(patients, protocol)),
         ("safedial", doses, troughs),

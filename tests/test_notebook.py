@@ -70,11 +70,11 @@ def test_a_table_is_short_and_says_where_the_rest_is():
 
 def test_a_users_text_is_escaped():
     agent = Agent(1, make_spec(), dial=Dial(unit="<script>mg"), features=Features(names=("dose",)))
-    assert "<script>mg" in words(agent.decide({"dose": 0.5}))
+    assert "<script>mg" in words(agent.ask({"dose": 0.5}))
 
 
 def test_a_decision_and_its_certificate_show_the_guarantee_with_its_assumptions():
-    decision = Agent(2, make_spec()).decide([0.6, 0.3])
+    decision = Agent(2, make_spec()).ask([0.6, 0.3])
     told = words(decision)
     assert told == words(decision.certificate)
     for part in (decision.certificate["statement"], "The guarantee holds if:", *decision.certificate["assumptions"]):
@@ -83,7 +83,7 @@ def test_a_decision_and_its_certificate_show_the_guarantee_with_its_assumptions(
 
 
 def test_a_decision_without_a_guarantee_claims_nothing():
-    told = words(Agent(2, make_spec(), policy="on_expectation").decide([0.6, 0.3]))
+    told = words(Agent(2, make_spec(), policy="on_expectation").ask([0.6, 0.3]))
     assert "largest allowed setting" in told
     assert "none on the realized cost" in told
     assert "holds if" not in told

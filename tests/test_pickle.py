@@ -118,10 +118,10 @@ def played(agent, rng, rounds):
     """The advice of some rounds, each reported after the next is asked for."""
     actions, last = [], None
     for _ in range(rounds):
-        decision = agent.decide(np.round(rng.uniform(-0.6, 0.6, 2), 1))
+        decision = agent.ask(np.round(rng.uniform(-0.6, 0.6, 2), 1))
         actions.append(decision.action)
         if last is not None:
-            agent.update(last, reward=float(rng.normal(0.1, 0.1)), cost=float(rng.normal(0.1, 0.1)))
+            agent.tell(last, reward=float(rng.normal(0.1, 0.1)), cost=float(rng.normal(0.1, 0.1)))
         last = decision
     return actions
 
@@ -137,7 +137,7 @@ def made(name, options, more):
 @pytest.mark.parametrize(("name", "options", "more"), AGENTS.values(), ids=AGENTS)
 def test_an_agent_and_its_decision_come_back_and_it_decides_the_same_next_actions(name, options, more, again):
     agent = made(name, options, more)
-    decision = agent.decide([0.3, -0.2])
+    decision = agent.ask([0.3, -0.2])
     twin, same = again(agent), again(decision)
     assert (same.action, same.certificate, str(same.explain())) == (
         decision.action,
@@ -158,12 +158,12 @@ def test_a_copy_of_an_agent_learns_on_its_own():
     twin = copy.deepcopy(agent)
     played(twin, np.random.default_rng(0), 5)
     assert agent.decisions == 0
-    assert agent.decide([0.3, 0.2]).action == Agent(2, make_spec()).decide([0.3, 0.2]).action
+    assert agent.ask([0.3, 0.2]).action == Agent(2, make_spec()).ask([0.3, 0.2]).action
 
 
 def test_an_agent_and_its_decision_that_travel_together_still_belong_together():
-    agent, decision = WAYS["pickle"]((agent := Agent(2, make_spec(), policy=hp_probe()), agent.decide([0.3, 0.2])))
-    agent.update(decision, reward=0.1, cost=0.1)
+    agent, decision = WAYS["pickle"]((agent := Agent(2, make_spec(), policy=hp_probe()), agent.ask([0.3, 0.2])))
+    agent.tell(decision, reward=0.1, cost=0.1)
     assert agent.informative_rounds == 1
 
 

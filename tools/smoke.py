@@ -44,11 +44,11 @@ def core(folder: Path) -> str:
     policy = make_policy("hp_shield", base="protocol", growth=growth.relative(0.7, 1.4, floor=0.5), start_scale=0.25)
     rules = {"dial": Dial(high=4000, unit="mg"), "features": Features(names=("protocol",))}
     agent = Agent(1, SafetySpec(threshold=20, violation_risk=0.05, guarantee="bracket"), policy=policy, **rules)
-    decision = agent.decide({"protocol": 2000})
-    agent.update(decision, reward=0.0, cost=3.0)
+    decision = agent.ask({"protocol": 2000})
+    agent.tell(decision, reward=0.0, cost=3.0)
     agent.save(folder / "agent.save")
     again = Agent.load(folder / "agent.save")
-    assert again.decide({"protocol": 2000}).action == agent.decide({"protocol": 2000}).action
+    assert again.ask({"protocol": 2000}).action == agent.ask({"protocol": 2000}).action
     assert decision.action == 500, decision
     assert command("--version") == f"safedial {safedial.__version__}\n"
     assert "study" in command("--help")

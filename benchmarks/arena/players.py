@@ -63,7 +63,7 @@ class Agents:
         elif np.any(stream.baseline):
             told = [{"baseline_cost": float(each)} for each in stream.baseline]
         asked = zip(self.agents, rows, told, strict=True)
-        self.decisions = [agent.decide(row, **given) for agent, row, given in asked]
+        self.decisions = [agent.ask(row, **given) for agent, row, given in asked]
         return np.array([decision.action for decision in self.decisions])
 
     def tell(self, outcome: Outcome) -> None:
@@ -72,7 +72,7 @@ class Agents:
             told = float(reward), float(cost)
             if not self.world.signed:
                 told = decision.action, float(cost if self.shield else max(cost, decision.baseline_cost))
-            agent.update(decision, reward=told[0], cost=told[1])
+            agent.tell(decision, reward=told[0], cost=told[1])
             if agent.stop_reason:
                 self.alarms[number] += 1
                 agent.resume()

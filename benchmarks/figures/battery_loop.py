@@ -86,10 +86,10 @@ def run_loop(
     battery, played = world.start(seed), []
     for _ in range(rounds):
         baseline = battery.carry_over if carry_over else 0.0
-        decision = agent.decide(battery.context, baseline_cost=baseline)
+        decision = agent.ask(battery.context, baseline_cost=baseline)
         step = battery.step(decision.action)
         seen = decision.numbers
-        agent.update(decision, reward=step.reward, cost=step.cost)
+        agent.tell(decision, reward=step.reward, cost=step.cost)
         noisy = agent.stop_reason == "noise_broken"
         if noisy and resume_noise:
             agent.resume()

@@ -31,10 +31,10 @@ rng = np.random.default_rng(1)
 scale, trough = np.empty(400), np.empty(400)
 for patient in range(400):
     protocol = rng.uniform(1200, 2800)
-    decision = agent.decide({"protocol": protocol})
+    decision = agent.ask({"protocol": protocol})
     scale[patient] = decision.action / protocol
     trough[patient] = 9 * rng.lognormal(0, 0.4) * scale[patient]
-    agent.update(decision, reward=0.0, cost=trough[patient])
+    agent.tell(decision, reward=0.0, cost=trough[patient])
 
 # %%
 # The picture
@@ -65,4 +65,4 @@ plt.show()
 # ---------------
 # Each decision carries its guarantee, with every assumption that it rests on.
 
-agent.decide({"protocol": 2000})
+agent.ask({"protocol": 2000})

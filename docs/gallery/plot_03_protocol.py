@@ -32,11 +32,11 @@ for meal in range(rounds):
     carbohydrate, before, ratio, factor = rng.uniform((30, 90, 6, 20), (90, 220, 15, 50))
     rule = carbohydrate / ratio + max(before - 140, 0) / factor
     risen, slope = 0.8 * factor * carbohydrate / ratio, factor * rng.uniform(0.3, 1.2)
-    decision = agent.decide({"rule": rule, "steepest": 1.2 * factor})
+    decision = agent.ask({"rule": rule, "steepest": 1.2 * factor})
     glucose[meal] = before + risen - slope * decision.action
     by_rule[meal] = before + risen - slope * rule
     scale[meal] = decision.action / rule
-    agent.update(decision, reward=0.0, cost=glucose[meal])
+    agent.tell(decision, reward=0.0, cost=glucose[meal])
 
 # %%
 # The rule alone, and the shielded rule
@@ -65,4 +65,4 @@ plt.show()
 # them would have fallen below 70. Where too many of them might have, it goes back, and the guarantee holds at every
 # step.
 
-print(agent.decide({"rule": 6.0, "steepest": 48.0}).explain())
+print(agent.ask({"rule": 6.0, "steepest": 48.0}).explain())

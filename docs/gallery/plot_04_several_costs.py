@@ -28,10 +28,10 @@ rounds = 500
 measured = np.empty((rounds, 2))
 for patient in range(rounds):
     protocol = rng.uniform(1200, 2800)
-    decision = agent.decide({"protocol": protocol})
+    decision = agent.ask({"protocol": protocol})
     shared, own = rng.normal(0, 0.25), rng.normal(0, (0.25, 0.1))
     measured[patient] = np.array([11, 440]) * np.exp(shared + own) * decision.action / protocol
-    agent.update(decision, reward=0.0, cost=dict(zip(costs, measured[patient], strict=True)))
+    agent.tell(decision, reward=0.0, cost=dict(zip(costs, measured[patient], strict=True)))
 
 # %%
 # Both limits at once
@@ -52,4 +52,4 @@ plt.show()
 
 # %%
 
-print(agent.decide({"protocol": 2000}).certificate["statement"])
+print(agent.ask({"protocol": 2000}).certificate["statement"])

@@ -37,12 +37,12 @@ age = rng.uniform(0, 1, 300)
 temperature = rng.uniform(10, 40, 300)
 current, rise, best = np.empty((3, 300))
 for step in range(300):
-    decision = agent.decide({"age": age[step], "temperature": temperature[step]})
+    decision = agent.ask({"age": age[step], "temperature": temperature[step]})
     share = decision.action / 10
     mean = 15 + 22 * age[step] - 0.15 * (temperature[step] - 25)
     rise[step] = share**2 * (mean + rng.normal(0, 2))
     current[step], best[step] = decision.action, 10 * np.sqrt(12 / (mean + 2.05 * 2))
-    agent.update(decision, reward=decision.action * 0.9, cost=rise[step])
+    agent.tell(decision, reward=decision.action * 0.9, cost=rise[step])
 
 # %%
 # What it learned

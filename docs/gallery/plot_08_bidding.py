@@ -28,11 +28,11 @@ days = 730
 spend, by_rule, factor = np.empty((3, days))
 for day in range(days):
     usual, traffic, elasticity = rng.uniform(1, 3), rng.lognormal(6.1, 0.35), rng.uniform(0.7, 2.2)
-    decision = agent.decide({"usual": usual})
+    decision = agent.ask({"usual": usual})
     factor[day] = decision.action / usual
     spend[day] = traffic * factor[day] ** elasticity
     by_rule[day] = traffic * 1.5**elasticity
-    agent.update(decision, reward=0.0, cost=spend[day])
+    agent.tell(decision, reward=0.0, cost=spend[day])
 
 # %%
 # Spend in order of size

@@ -30,10 +30,10 @@ setting, cost, evidence = np.full((3, rounds), np.nan)
 stopped_at = None
 for index in range(rounds):
     context = rng.uniform(0.3, 0.7, 2)
-    decision = agent.decide(context)
+    decision = agent.ask(context)
     level = context @ [0.5, 0.4] * (1 if index < 300 else 1.67) + rng.normal(0, 0.1)
     setting[index], cost[index] = decision.action, decision.intensity * level
-    agent.update(decision, reward=decision.intensity * (context.sum() + rng.normal(0, 0.1)), cost=cost[index])
+    agent.tell(decision, reward=decision.intensity * (context.sum() + rng.normal(0, 0.1)), cost=cost[index])
     evidence[index] = max(agent.evidence, agent.noise_evidence)
     if agent.stop_reason and stopped_at is None:
         stopped_at = index + 1
@@ -67,4 +67,4 @@ plt.show()
 
 # %%
 
-print(agent.decide([0.5, 0.5]).explain())
+print(agent.ask([0.5, 0.5]).explain())

@@ -24,16 +24,16 @@ def course(*, delay=0, missing=0.0, vouched=False, lag=0):
     agent = Agent(1, spec, policy=make_policy("hp_shield", **options), features=Features(names=("protocol",)))
     waiting, scales, costs = [], [], []
     for _ in range(ROUNDS):
-        decision = agent.decide({"protocol": 0.5})
+        decision = agent.ask({"protocol": 0.5})
         scales.append(decision.action / 0.5)
         costs.append(12 * rng.lognormal(0, 0.35) * scales[-1])
         waiting.append((decision, costs[-1], rng.random() < missing))
         if len(waiting) > delay:
             answered, cost, lost = waiting.pop(0)
             if lost:
-                agent.update(answered, unrelated=vouched)
+                agent.tell(answered, unrelated=vouched)
             else:
-                agent.update(answered, reward=0.0, cost=cost)
+                agent.tell(answered, reward=0.0, cost=cost)
     return np.array(scales), np.array(costs)
 
 

@@ -20,11 +20,11 @@ agent = Agent(1, spec, policy=policy, dial=Dial(high=6000, unit="mg"), features=
 rng = np.random.default_rng(1)
 given, measured = [], []
 for protocol in rng.uniform(1200, 2800, 160):
-    decision = agent.decide({"protocol": protocol})
+    decision = agent.ask({"protocol": protocol})
     given.append(decision.action / protocol)
     measured.append(9 * rng.lognormal(0, 0.4) * given[-1])
-    agent.update(decision, reward=0.0, cost=measured[-1])
-decision = agent.decide({"protocol": 2000})
+    agent.tell(decision, reward=0.0, cost=measured[-1])
+decision = agent.ask({"protocol": 2000})
 
 # %%
 # The decision in words

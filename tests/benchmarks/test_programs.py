@@ -20,10 +20,10 @@ def printed(*words):
 
 def test_online_times_a_decision_and_an_update():
     found = printed("online", "--dim", "4")
-    for name in ("decide_p50_us", "decide_p99_us", "update_p50_us", "bare_decide_us", "bare_update_us"):
+    for name in ("ask_p50_us", "ask_p99_us", "tell_p50_us", "bare_ask_us", "bare_tell_us"):
         assert found[name] > 0
     small = ("online", "--policy", "hp_conformal", "--dim", "3", "--rounds", "300")
-    assert printed(*small)["decide_p50_us"] > 0
+    assert printed(*small)["ask_p50_us"] > 0
     assert run("online", "--policy", "fixed", program=bench).returncode == 2
 
 

@@ -49,8 +49,8 @@ def test_the_advised_action_is_never_above_the_bound_in_high_precision(count):
         spec, rows, costs, context = hard_state(rng)
         agent = Agent(len(context), spec)
         for row, cost in zip(rows, costs, strict=True):
-            agent.update(row, 1.0, 0.0, float(cost))
-        advised = setting_of(agent._rules, agent.decide(context).safe_intensity)
+            agent.tell(row, 1.0, 0.0, float(cost))
+        advised = setting_of(agent._rules, agent.ask(context).safe_intensity)
         exact = exact_safe_intensity([(row, cost, 1.0) for row, cost in zip(rows, costs, strict=True)], context, spec)
         assert mpf(advised) <= exact
         tight += advised >= float(exact) * (1 - 1e-6)

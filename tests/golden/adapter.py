@@ -208,7 +208,7 @@ def _asked(context, proposal=None, baseline=0.0):
 def ask(handle, context, **more):
     """One round's advice, in our words."""
     given, options = _asked(context, **more)
-    return _said(handle, handle.agent.decide(*given, **options))
+    return _said(handle, handle.agent.ask(*given, **options))
 
 
 def ask_many(handle, rows):
@@ -218,7 +218,7 @@ def ask_many(handle, rows):
     )
     if rows[0].get("proposal") is not None:
         options["proposals"] = [row["proposal"] for row in rows]
-    found = handle.agent.decide_many([row["context"] for row in rows], **options)
+    found = handle.agent.ask_many([row["context"] for row in rows], **options)
     return [_said(handle, each) for each in found]
 
 
@@ -230,20 +230,20 @@ def preview(handle, context, **more):
 
 def tell(handle, asked, reward=None, cost=None, *, applied=None, lost=False, unrelated=False):
     """The outcome of a round that was asked; `lost`: there is none."""
-    given = {} if applied is None else {"action": applied}
+    given = {} if applied is None else {"applied_action": applied}
     if unrelated:
         given["unrelated"] = True
     elif lost:
         given["unrelated"] = False
     if lost:
-        handle.agent.update(asked["decision"], **given)
+        handle.agent.tell(asked["decision"], **given)
     else:
-        handle.agent.update(asked["decision"], reward=reward, cost=cost, **given)
+        handle.agent.tell(asked["decision"], reward=reward, cost=cost, **given)
 
 
 def tell_before(handle, context, applied, reward, cost):
     """An outcome from before the first round."""
-    handle.agent.update(context, applied, reward, cost)
+    handle.agent.tell(context, applied, reward, cost)
 
 
 def evidence(handle):

@@ -143,7 +143,7 @@ def test_a_curve_of_ones_own_that_keeps_the_rules_is_one():
     assert curve.is_own
     assert not power(2.0).is_own
     assert as_dose(curve).cost.to_dict() == {"curve": "mine", "exponent": 2}
-    decision = Agent(2, make_spec(), dose=curve).decide([0.6, 0.3])
+    decision = Agent(2, make_spec(), dose=curve).ask([0.6, 0.3])
     assert decision.intensity <= decision.safe_intensity
     rounded = own(lambda a: a + 0.0, lambda z: min(1.0, z * (1 + 2.0**-52)), error_units=4.0)
     assert rounded.action(0.3) > 0.3 >= rounded.effect(0.3)

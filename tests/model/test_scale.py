@@ -131,11 +131,11 @@ def test_an_agent_with_a_scale_is_the_agent_with_the_sensor(tmp_path):
     rng = np.random.default_rng(1)
     for _ in range(80):
         context = rng.uniform(-0.7, 0.7, 2)
-        left, right = sensed.decide(context), scaled.decide(context)
+        left, right = sensed.ask(context), scaled.ask(context)
         assert left.action == pytest.approx(right.action, abs=1e-12)
         reward, cost = (rng.normal(0.1, 0.1, 2) * left.action).tolist()
-        sensed.update(left, reward=reward, cost=cost)
-        scaled.update(right, reward=reward, cost=cost)
+        sensed.tell(left, reward=reward, cost=cost)
+        scaled.tell(right, reward=reward, cost=cost)
     scaled.save(tmp_path / "agent")
     assert Agent.load(tmp_path / "agent").spec == spec
     assert any("h(z, x)" in line for line in right.certificate["assumptions"])
@@ -212,12 +212,12 @@ def test_a_scale_that_falls_at_one_context_is_refused_there_and_nothing_changes(
     agent = Agent(2, make_spec(noise_scale=own_scale(falling)), policy="epsilon_greedy", seed=3)
     before = agent._rng.bit_generator.state
     with pytest.raises(InvalidInput, match="must not fall, and is"):
-        agent.decide([-0.5, 0.3])
+        agent.ask([-0.5, 0.3])
     with pytest.raises(InvalidInput, match="must not fall"):
-        agent.update([-0.5, 0.3], 0.1, 0.0, 0.0)
+        agent.tell([-0.5, 0.3], 0.1, 0.0, 0.0)
     assert agent.decisions == agent.informative_rounds == 0
     assert agent._rng.bit_generator.state == before
-    assert agent.decide([0.5, 0.3]).certified
+    assert agent.ask([0.5, 0.3]).certified
     with pytest.raises(InvalidInput, match="must not fall"):
         simulate("hp_probe", LinearWorld(dim=2), make_spec(noise_scale=own_scale(falling)), rounds=50, seeds=3)
 
@@ -232,7 +232,7 @@ def test_a_scale_that_reads_the_context_goes_with_levels():
     """A level that the first safe dose does not reach is warned of; the warning looks at a context of norm L."""
     scale = own_scale(lambda z, x: z * (1.0 + abs(x[..., 0])))
     agent = Agent(2, make_spec(cost_noise=0.3, noise_scale=scale), dial=Dial(levels=[0.01, 0.5, 1.0]))
-    assert agent.decide([0.3, 0.1]).action == 0.01
+    assert agent.ask([0.3, 0.1]).action == 0.01
     with pytest.warns(UserWarning, match="the lowest level"):
         Agent(2, make_spec(noise_scale=scale), dial=Dial(levels=[0.9, 1.0]))
 
@@ -246,10 +246,10 @@ def test_an_agent_with_a_scale_of_ones_own_is_saved_and_loaded(tmp_path):
 
     other.__name__ = "mine"
     agent = Agent(2, make_spec(noise_scale=own_scale(mine)))
-    agent.update([0.3, 0.1], 0.1, 0.05, 0.02)
+    agent.tell([0.3, 0.1], 0.1, 0.05, 0.02)
     agent.save(tmp_path / "agent")
     twin = Agent.load(tmp_path / "agent", noise_scale=own_scale(mine))
-    assert twin.decide([0.3, 0.2]).certificate == agent.decide([0.3, 0.2]).certificate
+    assert twin.ask([0.3, 0.2]).certificate == agent.ask([0.3, 0.2]).certificate
     with pytest.raises(InvalidInput, match=r"give it again: Agent.load\(path, noise_scale"):
         Agent.load(tmp_path / "agent")
     with pytest.raises(InvalidInput, match="is the distance of this function from the saved one"):

@@ -130,7 +130,7 @@ def test_the_agent_chooses_what_core_chooses(name, options):
     for number in range(1, 120):
         context = rng.standard_normal(3)
         context /= np.linalg.norm(context) * 1.001
-        decision = agent.decide(context)
+        decision = agent.ask(context)
         seen = estimate.predict(state, context)
         _, given = policy.decide(seen, spec, Asked(context, seen.norm, float(number)))
         assert decision.action == pytest.approx(float(given), abs=1e-9)
@@ -138,7 +138,7 @@ def test_the_agent_chooses_what_core_chooses(name, options):
         outcome = rng.normal(0.1, 0.2, 2)
         if decision.intensity > 0:
             state = estimate.update(state, seen, outcome[0], outcome[1], np.float64(1.0))
-        agent.update(context, decision.action, *(outcome * decision.intensity).tolist())
+        agent.tell(context, decision.action, *(outcome * decision.intensity).tolist())
 
 
 def test_only_a_policy_that_proves_it_calls_itself_realized():

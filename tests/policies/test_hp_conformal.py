@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from safedial import InvalidInput, LinearWorld, make_policy, simulate
+from safedial import Agent, Dial, InvalidInput, LinearWorld, SafetySpec, make_policy, simulate
 from safedial.policies.conformal import calibrates
 from tests.conftest import make_spec
 from tests.policies.conformal_states import conformal, drawn_world, played
@@ -190,3 +190,10 @@ def test_options_that_make_no_sense_are_refused(options, named):
 def test_a_group_that_is_no_column_is_refused(group):
     with pytest.raises(InvalidInput, match="group"):
         simulate(make_policy("hp_conformal", group=group), LinearWorld(dim=3), make_spec(), rounds=5, seeds=1)
+
+
+def test_a_probe_that_is_no_level_is_warned_about():
+    spec = SafetySpec(threshold=0.5, violation_risk=0.1, guarantee="conformal")
+    policy = {"name": "hp_conformal", "probe": 0.05, "least_dose": None}
+    with pytest.warns(UserWarning, match="lies below the dial's lowest level: such rounds get no dose"):
+        Agent(2, spec, policy=policy, dial=Dial(levels=(0.2, 1.0)), start_action=0.2)

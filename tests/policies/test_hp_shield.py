@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from safedial import Agent, Dial, InvalidInput, SafetySpec, growth, simulate
+from safedial import Agent, Dial, Features, InvalidInput, SafetySpec, growth, simulate
 from safedial.bounds.count_rule import Range, climb_limit, excess_bound, scaled_setting, tolerated_scale
 from safedial.bounds.estimate import ridge_fit
 from safedial.model.costs import Cost
-from safedial.policies.policy import KNOWN, LEFT_OUT, LOST, OPEN, THROTTLED, Told
+from safedial.model.dose import as_dose
+from safedial.policies.policy import KNOWN, LEFT_OUT, LOST, OPEN, THROTTLED, Task, Told
 from safedial.policies.shield import hp_shield
 from safedial.policies.shield_rounds import Bases
 from safedial.simulation.dose_response import DoseResponseWorld
@@ -126,7 +127,7 @@ def test_lanes_with_rounds_left_out_and_levels_decide_as_agents_do(options, fiel
     for step, context in enumerate(drawn.context):
         setting = played.decide(context)
         more = [{"proposal": float(asks(row))} if asks else {} for row in context]
-        advised = [agent.decide(row, **each) for agent, row, each in zip(agents, context, more, strict=True)]
+        advised = [agent.ask(row, **each) for agent, row, each in zip(agents, context, more, strict=True)]
         np.testing.assert_allclose([decision.action for decision in advised], setting, rtol=1e-9)
         noise = drawn.reward_noise[step], drawn.cost_noise[step], one, one
         shown = Exposure(context, means[0][step], means[1][step], setting, setting, *noise)
@@ -136,11 +137,11 @@ def test_lanes_with_rounds_left_out_and_levels_decide_as_agents_do(options, fiel
         played.update(context, setting, event, reward=reward, left_out=left_out)
         for lane, (agent, decision) in enumerate(zip(agents, advised, strict=True)):
             if left_out[lane]:
-                agent.update(decision, unrelated=True)
+                agent.tell(decision, unrelated=True)
             elif spec.costs:
-                agent.update(decision, reward=0.0, cost={name: float(each[lane]) for name, each in event.items()})
+                agent.tell(decision, reward=0.0, cost={name: float(each[lane]) for name, each in event.items()})
             else:
-                agent.update(decision, reward=float((reward * setting)[lane]), cost=float(event[lane]))
+                agent.tell(decision, reward=float((reward * setting)[lane]), cost=float(event[lane]))
     assert len({float(each) for each in setting / context[:, 0]}) == lanes, "they differ"
 
 
@@ -429,3 +430,28 @@ def test_a_context_without_a_setting_and_a_grid_of_thresholds_are_refused():
 def test_a_lag_may_be_a_whole_number_of_numpy():
     lag = hp_shield(base=0, growth=BRACKET, lag=np.int64(2)).options["lag"]
     assert (lag, type(lag)) == (2, int)
+
+
+def test_evidence_that_nobody_keeps_begins_anew_without_a_word():
+    policy = Lanes(hp_shield(base=0, growth=BRACKET), SPEC, dim=4, lanes=(2,)).policy
+    state = policy.init((2,), watch=False)
+    policy.restart(state)
+    assert policy.evidence(state) == {}
+
+
+def test_a_slope_that_is_a_feature_is_read_in_each_lane():
+    features = Features(names=("dose", "steep"), center=(0.0, 10.0), scale=(1.0, 2.0))
+    task = {"dose": as_dose(None), "features": features, "live": True}
+    policy = hp_shield(base="dose", start_scale=0.1, growth=growth.additive(0, "steep")).on(
+        Task(dim=2, spec=SPEC, **task)
+    )
+    contexts = np.array([[0.3, 1.0], [0.3, 2.5]])
+    together, alone = policy.costs_at(contexts), [policy.costs_at(each) for each in contexts]
+    (name,) = together
+    assert together[name].growth.parameters["high"].tolist() == [12.0, 15.0]
+    assert [each[name].growth.parameters["high"] for each in alone] == [12.0, 15.0]
+
+
+def test_a_base_of_ones_own_may_be_a_whole_number():
+    policy = hp_shield(base=lambda context: 2, start_scale=0.5, growth=BRACKET)
+    assert Agent(1, SafetySpec(**BRACKETED), policy=policy, dial=Dial(high=10)).ask([0.3]).action == pytest.approx(1.0)

@@ -64,11 +64,11 @@ def test_a_policy_of_ones_own_over_the_estimate_runs_everywhere() -> None:
     np.testing.assert_allclose(runs[0].regret, runs[1].regret, rtol=0.0, atol=1e-9)
     assert np.any(runs[0].regret != simulate("hp_ucb", LinearWorld(dim=3), spec, **given).regret)
     agent = Agent(3, make_spec(), policy=Patient(patience=0.2))
-    first = agent.decide([0.5, 0.1, 0.2])
+    first = agent.ask([0.5, 0.1, 0.2])
     assert first.guarantee == "certified"
     assert first.intensity == pytest.approx(0.1 * first.safe_intensity)
     assert "patient is your own" in first.certificate["assumptions"][-1]
-    assert pickle.loads(pickle.dumps(agent)).decide([0.5, 0.1, 0.2]).action == agent.decide([0.5, 0.1, 0.2]).action  # noqa: S301 -- our own
+    assert pickle.loads(pickle.dumps(agent)).ask([0.5, 0.1, 0.2]).action == agent.ask([0.5, 0.1, 0.2]).action  # noqa: S301 -- our own
     assert check_policy(Patient, quiet=True).failures == {}
 
 

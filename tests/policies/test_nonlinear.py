@@ -156,7 +156,7 @@ def test_before_the_first_outcome_no_feature_map_can_break_a_certified_bound(siz
     for make in (nonlinear_hp_ucb, nonlinear_hp_probe):
         agent = Agent(2, make_spec(cost_noise=0.1, reward_noise=0.1), policy=make(cost_class=class_, clip=False))
         for context in ([0.6, 0.7], [0.0, 0.3], [-0.9, 0.1]):
-            decision = agent.decide(context)
+            decision = agent.ask(context)
             worst = size * np.linalg.norm(context) + misspecification
             assert decision.certified
             assert decision.certificate["cost_upper"] >= worst * (1 - 1e-12)
@@ -166,7 +166,7 @@ def test_before_the_first_outcome_no_feature_map_can_break_a_certified_bound(siz
 
 def test_without_a_feature_map_the_first_bound_is_the_papers():
     agent = Agent(2, make_spec(), policy=nonlinear_hp_ucb(clip=False))
-    assert agent.decide([0.3, 0.1]).certificate["cost_upper"] == pytest.approx(1.0, rel=1e-11)
+    assert agent.ask([0.3, 0.1]).certificate["cost_upper"] == pytest.approx(1.0, rel=1e-11)
 
 
 def test_a_baseline_cost_beside_a_cost_of_0_or_1_is_refused():
@@ -222,7 +222,6 @@ def test_a_class_of_ones_own_needs_only_four_methods():
 
     class Mean(FunctionClass):
         name = "mean"
-        assumptions = ("the mean cost is the same in every context",)
 
         def init(self, dim, *, ridge=None, batch=(), targets=2):
             return np.zeros((3, *batch))
@@ -244,5 +243,6 @@ def test_a_class_of_ones_own_needs_only_four_methods():
     assert guarantee_holds(policy, LinearWorld(dim=2), make_spec()) is False
     assert not Mean().holds_linear(make_spec())
     assert policy.options["cost_class"].describe() == {"name": "mean", "label": "heuristic"}
+    assert Mean().assumptions == (), "unless it states some"
     agent = Agent(2, make_spec(), policy=nonlinear_hp_ucb(cost_class=Mean(), clip=False))
-    assert agent.decide([0.1, 0.2]).guarantee == "none"
+    assert agent.ask([0.1, 0.2]).guarantee == "none"

@@ -98,21 +98,21 @@ def test_an_agent_saves_pickles_and_previews_it(tmp_path: Path) -> None:
     agent = safedial.Agent(3, SPEC, policy=Mean(first=0.2))
     for context in CONTEXTS:
         seen = agent.preview(context)
-        decision = agent.decide(context)
+        decision = agent.ask(context)
         assert seen.action == decision.action
-        agent.update(decision, reward=decision.action * 0.3, cost=decision.action * 0.4)
+        agent.tell(decision, reward=decision.action * 0.3, cost=decision.action * 0.4)
     agent.save(tmp_path / "agent")
     loaded = safedial.Agent.load(tmp_path / "agent", policy=Mean(first=0.2))
     again = pickle.loads(pickle.dumps(agent))  # noqa: S301 -- our own
-    expected = agent.decide(CONTEXTS[0])
+    expected = agent.ask(CONTEXTS[0])
     assert expected.action > 0.2
-    assert loaded.decide(CONTEXTS[0]).action == again.decide(CONTEXTS[0]).action == expected.action
+    assert loaded.ask(CONTEXTS[0]).action == again.ask(CONTEXTS[0]).action == expected.action
     with pytest.raises(InvalidInput, match="has other options than the saved one: first"):
         safedial.Agent.load(tmp_path / "agent", policy=Mean(first=0.3))
 
 
 def test_its_certificate_says_that_nothing_is_proved() -> None:
-    decision = safedial.Agent(3, SPEC, policy=Mean()).decide(CONTEXTS[0])
+    decision = safedial.Agent(3, SPEC, policy=Mean()).ask(CONTEXTS[0])
     assert decision.guarantee == "none"
     assert decision.certificate["statement"] == "none: policy mean is your own, and nothing of it is proved here"
     assert "set the dial to 0.09999" in decision.explain()
@@ -137,11 +137,19 @@ def test_a_guarantee_that_its_class_claims_stands_on_its_certificate_as_the_user
     Claiming.guarantee = guarantee
     given, statement = CLAIMS[guarantee]
     spec = safedial.SafetySpec(threshold=0.5, guarantee=guarantee, **given) if isinstance(given, dict) else given
-    decision = safedial.Agent(3, spec, policy=Claiming()).decide(CONTEXTS[0])
+    decision = safedial.Agent(3, spec, policy=Claiming()).ask(CONTEXTS[0])
     facts = decision.certificate
     assert facts["holds"]
     assert (facts["statement"], facts["assumptions"]) == (statement, [OWN])
     assert all(words in decision.explain() for words in (f"Guarantee: {statement}.", "This holds if:", OWN))
+
+
+def test_a_claim_on_the_mean_cost_says_nothing_of_the_realized_one() -> None:
+    class Expecting(Mean):
+        guarantee = "expected"
+
+    facts = safedial.Agent(3, SPEC, policy=Expecting()).ask(CONTEXTS[0]).certificate
+    assert (facts["holds"], facts["assumptions"]) == (False, [])
 
 
 def test_a_start_that_is_declared_safe_rests_on_the_user_s_word_alone() -> None:
@@ -156,7 +164,7 @@ def test_a_start_that_is_declared_safe_rests_on_the_user_s_word_alone() -> None:
             return StartSetting(self.task.start_action)
 
     spec = safedial.SafetySpec(threshold=0.5, guarantee="conformal", violation_risk=0.1)
-    decision = safedial.Agent(3, spec, policy=Starting(), start_action=0.1).decide(CONTEXTS[0])
+    decision = safedial.Agent(3, spec, policy=Starting(), start_action=0.1).ask(CONTEXTS[0])
     facts = decision.certificate
     assert (facts["guarantee"], facts["holds"]) == ("declared", False)
     assert facts["statement"].startswith("none is proved yet: P(cost > 0.5) rests on your judgement alone")
@@ -204,8 +212,8 @@ def test_a_rule_over_the_linear_estimate_meets_every_claim_and_explains_itself()
     assert safedial.check_policy(ByNorms, quiet=True).failures == {}
     agent = safedial.Agent(3, SPEC, policy=ByNorms())
     for context in CONTEXTS:
-        decision = agent.decide(context)
-        agent.update(decision, reward=decision.action * 0.3, cost=decision.action * 0.4)
+        decision = agent.ask(context)
+        agent.tell(decision, reward=decision.action * 0.3, cost=decision.action * 0.4)
     assert decision.certificate["cost_upper"] == pytest.approx(0.99, rel=1e-3)
     assert "what the norms alone allow (26 informative rounds)" in decision.explain()
 
@@ -217,9 +225,9 @@ def test_the_certificate_of_a_rule_with_other_numbers_shows_what_there_is(tmp_pa
     study = safedial.create_study("own", fields, storage=f"sqlite:///{tmp_path}/own.db", policy=Terse())
     for context in CONTEXTS:
         asked = study.ask(context)
-        decision = agent.decide(context)
+        decision = agent.ask(context)
         study.tell(asked.id, reward=asked.action * 0.3, cost=asked.action * 0.4)
-        agent.update(decision, reward=decision.action * 0.3, cost=decision.action * 0.4)
+        agent.tell(decision, reward=decision.action * 0.3, cost=decision.action * 0.4)
     for facts in (decision.certificate, study.decision(asked.id).certificate):
         assert (facts["numbers"]["longest"], facts["numbers"]["farthest"]) == (pytest.approx(0.99), None)
         assert facts["model"]["width"] == decision.numbers["width"] > 0.0

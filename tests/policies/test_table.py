@@ -49,6 +49,7 @@ def test_what_is_packed_comes_back_bit_for_bit(lanes: tuple[int, ...]) -> None:
     state = filled(lanes)
     again = unpack(State(lanes), pack(state))
     assert digest(again) == digest(state)
+    assert unpack(None, pack(None)) is None, "of a policy that keeps nothing"
     assert (again.next, again.name, again.point.size) == (9, "y", 2.5)
     again.rounds.append()
     assert np.all(np.isinf(again.rounds.cost[..., 200])), "a new row is unknown"

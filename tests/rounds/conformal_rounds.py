@@ -27,6 +27,6 @@ def taught(count=200, agent=None, seed=0, **changes):
     agent = agent or Agent(DIM, conformal_spec(), **({"start_action": 0.05} | changes))
     for _ in range(count):
         context = rng.standard_normal(DIM) / 2
-        decision = agent.decide(context)
-        agent.update(decision, **outcome(rng, context, decision.intensity))
+        decision = agent.ask(context)
+        agent.tell(decision, **outcome(rng, context, decision.intensity))
     return agent, rng

@@ -46,9 +46,9 @@ def treat(agent, rounds, world=None, *, applied=lambda advised: advised, ask=Non
     world, given = world or Patients(), []
     for _ in range(rounds):
         context = world.context()
-        decision = agent.decide(context, **(ask(context) if ask else {}))
+        decision = agent.ask(context, **(ask(context) if ask else {}))
         setting = applied(decision.action)
-        agent.update(decision, action=setting, reward=0.0, cost=world.cost(context, setting))
+        agent.tell(decision, applied_action=setting, reward=0.0, cost=world.cost(context, setting))
         given.append(decision.action)
     return given
 

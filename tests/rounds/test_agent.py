@@ -16,11 +16,11 @@ def trained(**options):
     rng = np.random.default_rng(0)
     for _ in range(200):
         context = rng.uniform(-0.6, 0.6, 2)
-        decision = agent.decide(context)
+        decision = agent.ask(context)
         share = decision.rules.dial.action(decision.action)
         reward = decision.rules.dose.reward.effect(share) * (context @ [0.6, 0.2] + rng.normal(0, spec.reward_noise))
         cost = decision.rules.dose.cost.effect(share) * (context @ [0.3, 0.5] + rng.normal(0, spec.cost_noise))
-        agent.update(context, decision.action, float(reward), float(cost))
+        agent.tell(context, decision.action, float(reward), float(cost))
     return agent
 
 
@@ -62,10 +62,10 @@ def test_a_bad_context_is_refused_and_changes_nothing(context):
     agent = trained(policy=make_policy("thompson"))
     before = snapshot(agent)
     for call in (
-        lambda: agent.decide(context),
-        lambda: agent.decide_many([[0.1, 0.1], context]),
-        lambda: agent.update(context, 0.1, 0.1, 0.1),
-        lambda: agent.update_many([[0.1, 0.1], context], [0.1, 0.1], [0.1, 0.1], [0.1, 0.1]),
+        lambda: agent.ask(context),
+        lambda: agent.ask_many([[0.1, 0.1], context]),
+        lambda: agent.tell(context, 0.1, 0.1, 0.1),
+        lambda: agent.tell_many([[0.1, 0.1], context], [0.1, 0.1], [0.1, 0.1], [0.1, 0.1]),
     ):
         with pytest.raises(InvalidInput, match="context"):
             call()
@@ -92,9 +92,9 @@ def test_a_bad_outcome_is_refused_and_changes_nothing(outcome, name):
     agent = trained()
     before = snapshot(agent)
     with pytest.raises(InvalidInput, match=name):
-        agent.update([0.1, 0.1], *outcome)
+        agent.tell([0.1, 0.1], *outcome)
     with pytest.raises(InvalidInput, match=name):
-        agent.update_many([[0.2, 0.1], [0.1, 0.1]], *([0.1, value] for value in outcome))
+        agent.tell_many([[0.2, 0.1], [0.1, 0.1]], *([0.1, value] for value in outcome))
     assert_unchanged(agent, before)
 
 
@@ -103,9 +103,9 @@ def test_a_bad_or_missing_baseline_cost_is_refused_and_never_taken_for_zero(base
     agent = trained()
     before = snapshot(agent)
     with pytest.raises(InvalidInput, match="baseline_cost"):
-        agent.decide([0.1, 0.1], baseline_cost=baseline)
+        agent.ask([0.1, 0.1], baseline_cost=baseline)
     with pytest.raises(InvalidInput, match="baseline_cost"):
-        agent.update([0.1, 0.1], 0.1, 0.1, 0.1, baseline_cost=baseline)
+        agent.tell([0.1, 0.1], 0.1, 0.1, 0.1, baseline_cost=baseline)
     assert_unchanged(agent, before)
 
 
@@ -138,13 +138,13 @@ def test_many_decisions_and_updates_equal_one_at_a_time():
     one, many = trained(policy=make_policy("thompson")), trained(policy=make_policy("thompson"))
     contexts = np.random.default_rng(1).uniform(-0.5, 0.5, (20, 2))
     assert one.dim == contexts.shape[1]
-    singles = [one.decide(context, baseline_cost=0.01) for context in contexts]
-    batch = many.decide_many(contexts, baseline_costs=[0.01] * 20)
+    singles = [one.ask(context, baseline_cost=0.01) for context in contexts]
+    batch = many.ask_many(contexts, baseline_costs=[0.01] * 20)
     assert [each.action for each in singles] == [each.action for each in batch]
     actions = [each.action for each in batch]
     for context, action in zip(contexts, actions, strict=True):
-        one.update(context, action, 0.1, 0.05, baseline_cost=0.01)
-    many.update_many(contexts, actions, [0.1] * 20, [0.05] * 20, baseline_costs=[0.01] * 20)
+        one.tell(context, action, 0.1, 0.05, baseline_cost=0.01)
+    many.tell_many(contexts, actions, [0.1] * 20, [0.05] * 20, baseline_costs=[0.01] * 20)
     assert_unchanged(many, snapshot(one))
 
 
@@ -153,7 +153,7 @@ def test_many_decisions_and_updates_equal_one_at_a_time():
 def test_whatever_the_units_the_intensity_is_never_above_the_safe_one(curve, dial):
     agent = trained(dose=Dose(hill(0.5), curve), dial=dial)
     for context in np.random.default_rng(2).uniform(-0.6, 0.6, (100, 2)):
-        decision = agent.decide(context)
+        decision = agent.ask(context)
         assert dial.low <= decision.action <= decision.safe_action <= dial.high
         assert decision.intensity <= decision.safe_intensity
         assert curve.effect(dial.action(decision.safe_action)) <= decision.safe_intensity
@@ -163,7 +163,7 @@ def test_levels_are_rounded_down():
     agent = trained(
         dial=Dial(high=20, unit="mg", levels=[5, 10, 20]), spec=make_spec(cost_noise=0.05, reward_noise=0.05)
     )
-    decisions = [agent.decide(context) for context in np.random.default_rng(3).uniform(-0.6, 0.6, (200, 2))]
+    decisions = [agent.ask(context) for context in np.random.default_rng(3).uniform(-0.6, 0.6, (200, 2))]
     assert {decision.action for decision in decisions} <= {0.0, 5.0, 10.0, 20.0}
     assert any(decision.limit == "level" for decision in decisions)
 
@@ -171,14 +171,14 @@ def test_levels_are_rounded_down():
 def test_raw_features_by_name_are_centred_scaled_and_given_an_intercept():
     features = Features(names=("age", "weight"), center=(50, 70), scale=(60, 80), intercept=True)
     agent = Agent(3, make_spec(context_bound=1.5), features=features)
-    by_name = agent.decide({"weight": 90, "age": 65})
-    by_order = Agent(3, make_spec(context_bound=1.5), features=features).decide([65, 90])
+    by_name = agent.ask({"weight": 90, "age": 65})
+    by_order = Agent(3, make_spec(context_bound=1.5), features=features).ask([65, 90])
     assert by_name.numbers == by_order.numbers
     assert by_name.numbers["norm"] == pytest.approx(math.sqrt(0.25**2 + 0.25**2 + 1))
 
 
 def test_a_baseline_above_the_threshold_advises_zero_and_says_why():
-    decision = trained().decide([0.1, 0.1], baseline_cost=0.7)
+    decision = trained().ask([0.1, 0.1], baseline_cost=0.7)
     assert (decision.action, decision.certified, decision.limit) == (0.0, False, "no_certified_action")
     assert "WARNING" in decision.explain()
     assert decision.certificate["holds"] is False
@@ -187,9 +187,9 @@ def test_a_baseline_above_the_threshold_advises_zero_and_says_why():
 def test_sensor_noise_weights_what_is_learned():
     spec = make_spec(cost_sensor_noise=0.05, cost_noise=0.2, reward_noise=0.2)
     low, high = Agent(2, spec), Agent(2, spec)
-    low.update([0.5, 0.1], 0.01, 0.0, 0.0)
-    high.update([0.5, 0.1], 0.9, 0.0, 0.0)
-    assert low.decide([0.5, 0.1]).numbers["width"] > high.decide([0.5, 0.1]).numbers["width"]
+    low.tell([0.5, 0.1], 0.01, 0.0, 0.0)
+    high.tell([0.5, 0.1], 0.9, 0.0, 0.0)
+    assert low.ask([0.5, 0.1]).numbers["width"] > high.ask([0.5, 0.1]).numbers["width"]
 
 
 def test_a_broken_guarantee_raises_the_alarm_and_every_decision_says_so():
@@ -197,23 +197,23 @@ def test_a_broken_guarantee_raises_the_alarm_and_every_decision_says_so():
     assert not agent.alarmed
     rounds = 0
     while not agent.alarmed:
-        agent.update(agent.decide([0.1, 0.1]), reward=0.1, cost=0.51)
+        agent.tell(agent.ask([0.1, 0.1]), reward=0.1, cost=0.51)
         rounds += 1
     assert rounds <= 12
     assert agent.evidence >= 100
-    decision = agent.decide([0.1, 0.1])
+    decision = agent.ask([0.1, 0.1])
     assert (decision.action, decision.certified, decision.limit) == (0.0, False, "alarm")
     assert decision.certificate["holds"] is False
     agent.resume()
     assert not agent.alarmed
-    assert agent.decide([0.1, 0.1]).action > 0
+    assert agent.ask([0.1, 0.1]).action > 0
 
 
 def test_data_that_contradict_the_norms_are_flagged():
     agent = Agent(2, make_spec(cost_noise=0.01, reward_noise=0.01))
     for _ in range(200):
-        agent.update([0.5, 0.1], 1.0, 0.1, -3.0)
-    decision = agent.decide([0.5, 0.1])
+        agent.tell([0.5, 0.1], 1.0, 0.1, -3.0)
+    decision = agent.ask([0.5, 0.1])
     assert (decision.action, decision.limit, decision.certificate["holds"]) == (0.0, "assumption_broken", False)
 
 
@@ -221,7 +221,7 @@ def test_data_that_contradict_the_norms_are_flagged():
 def test_the_certificate_is_enough_to_recompute_the_action_by_hand(name):
     agent = trained(policy=name)
     for context in np.random.default_rng(4).uniform(-0.6, 0.6, (40, 2)):
-        facts = agent.decide(context).certificate
+        facts = agent.ask(context).certificate
         load = facts["cost_upper"] + facts["noise_margin"]
         safe = 1.0 if load <= 0 else min(1.0, (facts["spec"]["threshold"] - facts["baseline_cost"]) / load)
         assert facts["safe_intensity"] == pytest.approx(safe, rel=1e-12)
@@ -253,7 +253,7 @@ def test_the_certificate_is_enough_to_recompute_the_action_by_hand(name):
 def test_a_certificate_is_plain_json_at_full_dose_too(threshold):
     curve = tabulated([0, 0.5, 1], [0, 0.3, 1])
     agent = Agent(2, make_spec(threshold=threshold), dose=curve, seed=np.int64(3))
-    decision = agent.decide([0.6, 0.3])
+    decision = agent.ask([0.6, 0.3])
     assert json.loads(json.dumps(decision.certificate))["action"] == decision.action
     assert isinstance(decision.intensity, float)
     assert (decision.action == 1.0) == (threshold == 6.0)
@@ -262,18 +262,18 @@ def test_a_certificate_is_plain_json_at_full_dose_too(threshold):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda agent: agent.decide({"age": 65}), "lacks the features weight"),
-        (lambda agent: agent.decide({"age": 65, "weight": 80, "height": 1}), "has unknown features"),
-        (lambda agent: agent.decide({"age": math.nan, "weight": 70}), "'age'"),
-        (lambda agent: agent.decide({"age": 500, "weight": 70}), "'age'"),
-        (lambda agent: agent.decide_many([[50, 70], [50, math.inf]]), "row 1.*'weight'"),
-        (lambda agent: agent.decide_many([[50, 70]], baseline_costs=[0.1, 0.2]), "baseline_costs"),
-        (lambda agent: agent.decide_many(0.5), "contexts"),
-        (lambda agent: agent.update_many([[50, 70]] * 2, [0.1, 1.5], [0, 0], [0, 0]), "row 1.*action"),
-        (lambda agent: agent.update_many([[50, 70]], [0.1], [0.1, 0.2], [0.1]), "rewards"),
-        (lambda agent: agent.update_many([[50, 70]], 0.1, [0.1], [0.1]), "actions"),
-        (lambda agent: Agent(2, make_spec()).decide({"age": 1}), "Features"),
-        (lambda agent: Agent(2, make_spec()).decide(["a", 1]), r"context\[0\] = 'a'"),
+        (lambda agent: agent.ask({"age": 65}), "lacks the features weight"),
+        (lambda agent: agent.ask({"age": 65, "weight": 80, "height": 1}), "has unknown features"),
+        (lambda agent: agent.ask({"age": math.nan, "weight": 70}), "'age'"),
+        (lambda agent: agent.ask({"age": 500, "weight": 70}), "'age'"),
+        (lambda agent: agent.ask_many([[50, 70], [50, math.inf]]), "row 1.*'weight'"),
+        (lambda agent: agent.ask_many([[50, 70]], baseline_costs=[0.1, 0.2]), "baseline_costs"),
+        (lambda agent: agent.ask_many(0.5), "contexts"),
+        (lambda agent: agent.tell_many([[50, 70]] * 2, [0.1, 1.5], [0, 0], [0, 0]), "row 1.*action"),
+        (lambda agent: agent.tell_many([[50, 70]], [0.1], [0.1, 0.2], [0.1]), "rewards"),
+        (lambda agent: agent.tell_many([[50, 70]], 0.1, [0.1], [0.1]), "actions"),
+        (lambda agent: Agent(2, make_spec()).ask({"age": 1}), "Features"),
+        (lambda agent: Agent(2, make_spec()).ask(["a", 1]), r"context\[0\] = 'a'"),
     ],
 )
 def test_bad_rows_and_features_are_refused_with_their_place(call, words):
@@ -290,13 +290,13 @@ def test_an_unmeasured_violation_does_not_count_and_a_round_that_was_not_certifi
         hot = Agent(2, make_spec(cost_noise=0.3), seed=number)
         for step in range(200):
             context = rng.uniform(-0.6, 0.6, 2)
-            decision = true.decide(context)
+            decision = true.ask(context)
             cost = decision.intensity * (context @ [0.3, 0.5] + rng.normal(0, 0.3)) + rng.normal(0, 0.5)
-            true.update(context, decision.action, 0.0, float(cost))
+            true.tell(context, decision.action, 0.0, float(cost))
             baseline = 0.6 if step % 10 == 0 else 0.0
-            decision = hot.decide(context, baseline_cost=baseline)
+            decision = hot.ask(context, baseline_cost=baseline)
             cost = baseline + decision.intensity * (context @ [0.3, 0.5] + rng.normal(0, 0.3))
-            hot.update(context, decision.action, 0.0, float(cost), baseline_cost=baseline)
+            hot.tell(context, decision.action, 0.0, float(cost), baseline_cost=baseline)
         assert not true.alarmed
         assert not hot.alarmed
 
@@ -304,7 +304,7 @@ def test_an_unmeasured_violation_does_not_count_and_a_round_that_was_not_certifi
 def test_a_sensor_that_hides_a_broken_true_cost_is_still_caught():
     agent = Agent(2, make_spec(threshold_on="true", cost_sensor_noise=0.1))
     for _ in range(30):
-        agent.update(agent.decide([0.1, 0.1]), reward=0.0, cost=2.0)
+        agent.tell(agent.ask([0.1, 0.1]), reward=0.0, cost=2.0)
     assert agent.alarmed
 
 
@@ -312,7 +312,7 @@ def test_the_baseline_policy_is_not_watched_and_fixed_learns_nothing():
     expected, fixed = Agent(2, make_spec(), policy="on_expectation"), Agent(2, make_spec(), policy="fixed")
     for agent in (expected, fixed):
         for _ in range(30):
-            agent.update(agent.decide([0.1, 0.1]), reward=0.0, cost=2.0)
+            agent.tell(agent.ask([0.1, 0.1]), reward=0.0, cost=2.0)
     assert not expected.alarmed
     assert fixed.alarmed
     assert fixed.informative_rounds == 0
@@ -322,37 +322,37 @@ def test_a_decision_brings_its_own_context_action_and_baseline():
     spec, features = make_spec(), Features(names=("a", "b"), scale=(2, 2))
     one, other = Agent(2, spec, features=features), Agent(2, spec, features=features)
     raw = np.array([0.4, 0.2])
-    decision = one.decide(raw, baseline_cost=0.1)
-    other.decide(raw, baseline_cost=0.1)
-    other.update(raw, decision.action, 0.2, 0.3, baseline_cost=0.1)
+    decision = one.ask(raw, baseline_cost=0.1)
+    other.ask(raw, baseline_cost=0.1)
+    other.tell(raw, decision.action, 0.2, 0.3, baseline_cost=0.1)
     raw[:] = 9.0
-    one.update(decision, reward=0.2, cost=0.3)
+    one.tell(decision, reward=0.2, cost=0.3)
     assert_unchanged(one, snapshot(other))
     with pytest.raises(InvalidInput, match="reward"):
-        one.update(one.decide(raw / 20), cost=0.3)
+        one.tell(one.ask(raw / 20), cost=0.3)
 
 
 def test_a_decision_is_reported_once_to_the_agent_that_made_it():
     agent, other = Agent(2, make_spec()), Agent(2, make_spec())
-    decision = agent.decide([0.1, 0.2])
+    decision = agent.ask([0.1, 0.2])
     with pytest.raises(InvalidInput, match="another agent"):
-        other.update(decision, reward=0.1, cost=0.1)
+        other.tell(decision, reward=0.1, cost=0.1)
     with pytest.raises(InvalidInput, match="preview"):
-        agent.update(agent.preview([0.1, 0.2]), reward=0.1, cost=0.1)
-    agent.update(decision, reward=0.1, cost=0.1)
+        agent.tell(agent.preview([0.1, 0.2]), reward=0.1, cost=0.1)
+    agent.tell(decision, reward=0.1, cost=0.1)
     before = snapshot(agent)
     with pytest.raises(InvalidInput, match="already"):
-        agent.update(decision, reward=0.1, cost=0.9)
+        agent.tell(decision, reward=0.1, cost=0.9)
     assert_unchanged(agent, before)
 
 
 def test_decisions_without_an_outcome_are_forgotten_in_the_end(monkeypatch):
     monkeypatch.setattr("safedial.rounds.agent.OPEN_LIMIT", 5)
     agent = Agent(2, make_spec())
-    decisions = [agent.decide([0.1, 0.2]) for _ in range(8)]
-    agent.update(decisions[-1], reward=0.1, cost=0.1)
+    decisions = [agent.ask([0.1, 0.2]) for _ in range(8)]
+    agent.tell(decisions[-1], reward=0.1, cost=0.1)
     with pytest.raises(InvalidInput, match="already"):
-        agent.update(decisions[0], reward=0.1, cost=0.1)
+        agent.tell(decisions[0], reward=0.1, cost=0.1)
 
 
 def test_a_preview_changes_nothing_and_shows_what_decide_would_say():
@@ -360,14 +360,14 @@ def test_a_preview_changes_nothing_and_shows_what_decide_would_say():
     before = snapshot(agent)
     seen = agent.preview([0.1, 0.2])
     assert_unchanged(agent, before)
-    assert seen.safe_action == agent.decide([0.1, 0.2]).safe_action
+    assert seen.safe_action == agent.ask([0.1, 0.2]).safe_action
 
 
 def test_rows_of_a_table_are_read_by_name():
     features = Features(names=("age", "weight"), center=(50, 70), scale=(60, 80))
     agent = Agent(2, make_spec(), features=features)
     table = pandas.DataFrame({"weight": [90, 60], "age": [65, 40]})
-    decisions = agent.decide_many(table)
+    decisions = agent.ask_many(table)
     assert decisions[0].context.tolist() == [0.25, 0.25]
     assert agent.preview(table.iloc[0]).context.tolist() == [0.25, 0.25]
 
@@ -375,7 +375,7 @@ def test_rows_of_a_table_are_read_by_name():
 def test_levels_that_lock_the_agent_at_zero_are_announced_and_named():
     with pytest.warns(UserWarning, match="stays at zero"):
         agent = Agent(2, make_spec(threshold=0.3), dial=Dial(high=20, unit="mg", levels=[5, 10, 20]))
-    decision = agent.decide([0.6, 0.3])
+    decision = agent.ask([0.6, 0.3])
     assert (decision.action, decision.limit) == (0.0, "below_lowest_level")
     with pytest.raises(InvalidInput, match="levels"):
         Agent(2, make_spec(threshold=9.0), dial=Dial(high=20, levels=[5, 10, 20]), fallback_action=7.0)
@@ -392,24 +392,24 @@ def test_the_estimates_and_a_short_description_can_be_read():
 def test_words_never_exceed_the_certificate():
     agent = Agent(2, make_spec(), dial=Dial(low=0, high=100, unit="mg"))
     for context in np.random.default_rng(7).uniform(-0.6, 0.6, (50, 2)):
-        decision = agent.decide(context)
+        decision = agent.ask(context)
         assert float(decision.rules.dial.text(decision.safe_action).split()[0]) <= decision.safe_action
 
 
 def test_a_fallback_is_stated_and_advised_where_nothing_is_certified():
     agent = Agent(2, make_spec(), dial=Dial(high=20, unit="mg"), fallback_action=2.0)
-    decision = agent.decide([0.1, 0.1], baseline_cost=0.7)
+    decision = agent.ask([0.1, 0.1], baseline_cost=0.7)
     assert decision.action == 2.0
     assert decision.certificate["fallback_action"] == 2.0
 
 
 def test_iterators_are_lists_too():
     agent = Agent(2, make_spec())
-    agent.update_many(iter([[0.1, 0.1]]), iter([0.1]), iter([0.1]), iter([0.1]))
+    agent.tell_many(iter([[0.1, 0.1]]), iter([0.1]), iter([0.1]), iter([0.1]))
     assert agent.informative_rounds == 1
 
 
 def test_a_context_of_norm_exactly_l_passes():
     agent = Agent(3, make_spec())
     for context in np.random.default_rng(5).standard_normal((100, 3)):
-        assert agent.decide(context / np.linalg.norm(context)).certified
+        assert agent.ask(context / np.linalg.norm(context)).certified

@@ -20,8 +20,8 @@ def saved(tmp_path):
         seed=3,
     )
     for value in (0.5, 1.5, 2.5):
-        decision = agent.decide([value, value])
-        agent.update([value, value], decision.action, 0.1, 0.2)
+        decision = agent.ask([value, value])
+        agent.tell([value, value], decision.action, 0.1, 0.2)
     path = tmp_path / "agent.safedial"
     agent.save(path)
     return agent, path
@@ -31,7 +31,7 @@ def test_everything_comes_back_exactly(saved):
     agent, path = saved
     twin = Agent.load(path)
     for _ in range(20):
-        here, there = agent.decide([1.0, 2.0]), twin.decide([1.0, 2.0])
+        here, there = agent.ask([1.0, 2.0]), twin.ask([1.0, 2.0])
         assert here.certificate == there.certificate
     assert twin.decisions == agent.decisions
     assert twin.evidence == agent.evidence
@@ -87,7 +87,7 @@ def test_someone_elses_policy_is_given_again_on_loading(tmp_path):
         Agent.load(tmp_path / "agent")
     with pytest.raises(InvalidInput, match="mine"):
         Agent.load(tmp_path / "agent", policy=make_policy("hp_ucb"))
-    assert Agent.load(tmp_path / "agent", policy=Mine()).decide([0.1, 0.1]) is not None
+    assert Agent.load(tmp_path / "agent", policy=Mine()).ask([0.1, 0.1]) is not None
 
 
 def test_a_failed_save_leaves_the_old_file_and_no_debris(saved, monkeypatch):
@@ -113,7 +113,7 @@ def squared(name="mine", by=2.0):
 def with_own_curve(tmp_path):
     agent = Agent(2, make_spec(), dose=Dose(hill(0.5), squared()), dial=Dial(high=20, unit="mg"))
     for value in (0.1, 0.2, 0.3):
-        agent.update(agent.decide([value, 0.1]), reward=0.1, cost=0.05)
+        agent.tell(agent.ask([value, 0.1]), reward=0.1, cost=0.05)
     agent.save(tmp_path / "agent")
     return agent, tmp_path / "agent"
 
@@ -123,7 +123,7 @@ def test_an_agent_with_a_dose_curve_of_ones_own_comes_back_exactly(with_own_curv
     agent, path = with_own_curve
     twin = Agent.load(path, dose=Dose(hill(0.5), squared()))
     for _ in range(5):
-        assert agent.decide([0.3, 0.2]).certificate == twin.decide([0.3, 0.2]).certificate
+        assert agent.ask([0.3, 0.2]).certificate == twin.ask([0.3, 0.2]).certificate
     assert twin.informative_rounds == 3
 
 

@@ -61,8 +61,8 @@ def run(agent, rounds, seed=0, **world):
     rng, given = np.random.default_rng(seed), []
     for _ in range(rounds):
         context = draw(rng)
-        decision = agent.decide(context)
-        agent.update(decision, **outcome(rng, context, decision.action, **world))
+        decision = agent.ask(context)
+        agent.tell(decision, **outcome(rng, context, decision.action, **world))
         given.append(decision.action)
     return given
 
@@ -86,14 +86,14 @@ def test_the_setting_is_the_smallest_of_those_of_separate_agents(name, guarantee
     least = set()
     for _ in range(60):
         context = draw(rng)
-        decision, single = both.decide(context), {cost: agent.decide(context) for cost, agent in alone.items()}
+        decision, single = both.ask(context), {cost: agent.ask(context) for cost, agent in alone.items()}
         assert decision.safe_action == pytest.approx(min(each.safe_action for each in single.values()), rel=1e-9)
         assert decision.action == pytest.approx(min(each.action for each in single.values()), rel=1e-9)
         least.add(decision.certificate["least"])
         seen = outcome(rng, context, decision.action)
-        both.update(decision, **seen)
+        both.tell(decision, **seen)
         for cost, agent in alone.items():
-            agent.update(single[cost], action=decision.action, reward=seen["reward"], cost=seen["cost"][cost])
+            agent.tell(single[cost], applied_action=decision.action, reward=seen["reward"], cost=seen["cost"][cost])
     assert least == {"heat", "load"}
     assert both.cost_coef[0] == pytest.approx(alone["heat"].cost_coef)
     assert both.reward_coef == pytest.approx(alone["load"].reward_coef)
@@ -108,11 +108,11 @@ def test_the_chance_that_any_cost_exceeds_is_at_most_the_risk_where_one_cost_alo
     over = alone = 0
     for number in range(500):
         context = rng.uniform(0.2, 0.7, 2)
-        decision = agent.decide(context)
+        decision = agent.ask(context)
         noise = 0.3 * rng.standard_normal(2)
         share = decision.action / 10
         cost = {"heat": share * (context @ HEAT + noise[0]), "load": share**2 * (context @ LOAD + noise[1])}
-        agent.update(decision, reward=0.1 * share, cost=cost)
+        agent.tell(decision, reward=0.1 * share, cost=cost)
         if number >= 200:
             over += cost["heat"] > 0.5 or cost["load"] > 0.3
             free = decision.numbers["load.largest"] ** 0.5
@@ -126,7 +126,7 @@ def test_the_chance_that_any_cost_exceeds_is_at_most_the_risk_where_one_cost_alo
 def test_each_cost_has_its_own_curve_and_the_certificate_says_what_each_allows():
     agent = Agent(2, SPEC, dial=DIAL)
     run(agent, 200)
-    decision = agent.decide([0.5, 0.5])
+    decision = agent.ask([0.5, 0.5])
     told = decision.certificate
     json.dumps(told)
     assert told["statement"] == "P(heat > 2 C or load > 1.5) <= 0.03 in this round"
@@ -159,10 +159,10 @@ def test_an_excess_of_any_cost_counts_against_the_sum_of_the_risks():
     spec = SafetySpec(costs=noisy, violation_risk=0.02, estimation_risk=0.01, **CONSTANTS)
     agent, expected, rng = Agent(2, spec, dial=DIAL), monitor.init(), np.random.default_rng(3)
     for number in range(30):
-        decision = agent.decide(draw(rng))
+        decision = agent.ask(draw(rng))
         over = number in (9, 20)
         cost = {"heat": 0.1, "load": 1.6} if number == 9 else {"heat": 2.1 if over else 0.1, "load": 0.1}
-        agent.update(decision, reward=0.0, cost=cost)
+        agent.tell(decision, reward=0.0, cost=cost)
         expected = monitor.update(expected, over, 0.02)
     assert agent.violations == 2
     assert agent.evidence == pytest.approx(float(monitor.evidence(expected)))
@@ -197,9 +197,9 @@ def test_a_round_with_a_cost_that_is_not_known_is_lost():
     run(agent, 5)
     for cost, vouched in (({"heat": 0.1, "load": None}, True), (None, True), ({"heat": 2.5, "load": None}, True)):
         reward = None if cost is None else 0.0
-        agent.update(agent.decide(draw(rng)), reward=reward, cost=cost, unrelated=vouched)
+        agent.tell(agent.ask(draw(rng)), reward=reward, cost=cost, unrelated=vouched)
     assert (agent.informative_rounds, agent.frozen, agent.violations) == (5, False, 1)
-    agent.update(agent.decide(draw(rng)), reward=0.0, cost={"heat": None, "load": None})
+    agent.tell(agent.ask(draw(rng)), reward=0.0, cost={"heat": None, "load": None})
     run(agent, 2)
     assert (agent.informative_rounds, agent.frozen) == (5, True)
 
@@ -210,30 +210,30 @@ def test_an_earlier_round_with_a_cost_that_is_not_known_is_refused():
     with pytest.raises(
         InvalidInput, match=r"must be known for a round before the first decision.*; leave the round out"
     ):
-        agent.update(contexts[0], 1.0, 0.0, unknown)
+        agent.tell(contexts[0], 1.0, 0.0, unknown)
     with pytest.raises(InvalidInput, match="row 1: cost = "):
-        agent.update_many(contexts, [1.0, 1.0], [0.0, 0.0], [known, unknown])
+        agent.tell_many(contexts, [1.0, 1.0], [0.0, 0.0], [known, unknown])
     assert agent.informative_rounds == 0
-    agent.update(contexts[0], 1.0, 0.0, known)
+    agent.tell(contexts[0], 1.0, 0.0, known)
     assert agent.informative_rounds == 1
 
 
 @pytest.mark.parametrize("lost", ["unknown", "withheld"])
 def test_several_outcomes_at_once_vouch_for_nothing(lost):
     agent, context = Agent(2, SPEC, dial=DIAL), draw(np.random.default_rng(0))
-    action = agent.decide(context).action
+    action = agent.ask(context).action
     given = (action, {"heat": None, "load": 0.1}) if lost == "unknown" else (0.0, {"heat": 0.0, "load": 0.0})
-    agent.update_many([context], given[:1], [0.0], given[1:])
+    agent.tell_many([context], given[:1], [0.0], given[1:])
     assert (agent.informative_rounds, agent.frozen) == (0, True)
 
 
 def test_an_override_counts_what_the_advice_would_have_cost():
     agent = Agent(2, SPEC, dial=DIAL)
-    decision = agent.decide([0.6, 0.6])
-    agent.update(decision, action=10.0, reward=0.0, cost={"heat": 2.1, "load": 1.6})
+    decision = agent.ask([0.6, 0.6])
+    agent.tell(decision, applied_action=10.0, reward=0.0, cost={"heat": 2.1, "load": 1.6})
     assert agent.violations == 0
-    again = agent.decide([0.6, 0.6])
-    agent.update(again, action=10.0, reward=0.0, cost={"heat": 2.1, "load": 90.0})
+    again = agent.ask([0.6, 0.6])
+    agent.tell(again, applied_action=10.0, reward=0.0, cost={"heat": 2.1, "load": 90.0})
     assert agent.violations == 1
     assert not exceeds(agent._rules, agent_sample(agent, 0.1), 5.0)
     assert exceeds(agent._rules, agent_sample(agent, 2.5), 5.0)
@@ -291,21 +291,21 @@ def test_policies_without_a_proof_for_several_costs_say_so():
 def test_bad_questions_and_outcomes_change_nothing():
     agent = Agent(2, SPEC, dial=DIAL)
     with pytest.raises(InvalidInput, match=r"baseline_cost = 0.1: cannot be combined with several costs"):
-        agent.decide([0.1, 0.1], baseline_cost=0.1)
-    decision = agent.decide([0.1, 0.1])
+        agent.ask([0.1, 0.1], baseline_cost=0.1)
+    decision = agent.ask([0.1, 0.1])
     with pytest.raises(InvalidInput, match=r"baseline_cost = 0.1: must be 0 for several costs"):
-        agent.update(decision, reward=0.0, cost={"heat": 0.1, "load": 0.1}, baseline_cost=0.1)
+        agent.tell(decision, reward=0.0, cost={"heat": 0.1, "load": 0.1}, baseline_cost=0.1)
     with pytest.raises(InvalidInput, match=r"action = 11.0: must lie between 0 and 10"):
-        agent.update(decision, action=11.0, reward=0.0, cost={"heat": 0.1, "load": None})
+        agent.tell(decision, applied_action=11.0, reward=0.0, cost={"heat": 0.1, "load": None})
     assert (agent.decisions, agent.informative_rounds, agent.evidence < 1) == (1, 0, True)
 
 
 def test_levels_out_of_reach_are_warned_about_and_a_dose_of_nothing_teaches_nothing():
     with pytest.warns(UserWarning, match="the lowest level"):
         agent = Agent(2, SPEC, dial=Dial(high=10, levels=(9, 10)))
-    decision = agent.decide([0.7, 0.7])
+    decision = agent.ask([0.7, 0.7])
     assert (decision.action, decision.limit) == (0.0, "below_lowest_level")
-    agent.update(decision, reward=0.0, cost={"heat": 0.0, "load": 0.0})
+    agent.tell(decision, reward=0.0, cost={"heat": 0.0, "load": 0.0})
     assert agent.informative_rounds == 0
     split = split_spec(SPEC)
     assert sum(part.violation_risk for part in split.values()) == pytest.approx(0.02)

@@ -31,9 +31,9 @@ def rounds(agent, count, seed=0):
     """Decisions and outcomes of `count` rounds; yields each decision."""
     rng = np.random.default_rng(seed)
     for _ in range(count):
-        decision = agent.decide(rng.uniform(-0.6, 0.6, 2))
+        decision = agent.ask(rng.uniform(-0.6, 0.6, 2))
         cost = float(rng.random() < 0.1) if agent.policy.zero_one else float(rng.normal(0.2, 0.3)) * decision.intensity
-        agent.update(decision, reward=float(rng.normal(0.2, 0.3)) * decision.intensity, cost=cost)
+        agent.tell(decision, reward=float(rng.normal(0.2, 0.3)) * decision.intensity, cost=cost)
         yield decision
 
 
@@ -72,7 +72,7 @@ def test_a_binary_certificate_can_be_recomputed_by_hand():
 
 def test_a_heuristic_class_guarantees_nothing_and_never_says_certified():
     agent = Agent(2, SPEC, policy=POLICIES["heuristic"])
-    decision = agent.decide([0.1, 0.2])
+    decision = agent.ask([0.1, 0.2])
     assert decision.guarantee == "none"
     assert not decision.certified
     assert decision.certificate["statement"].startswith("none")
@@ -82,13 +82,13 @@ def test_a_heuristic_class_guarantees_nothing_and_never_says_certified():
 
 def test_costs_other_than_0_or_1_are_refused_and_change_nothing():
     agent = Agent(2, SPEC, policy=POLICIES["binary"])
-    decision = agent.decide([0.1, 0.2])
+    decision = agent.ask([0.1, 0.2])
     with pytest.raises(InvalidInput, match="must be 0 or 1"):
-        agent.update(decision, reward=0.1, cost=0.4)
+        agent.tell(decision, reward=0.1, cost=0.4)
     with pytest.raises(InvalidInput, match="baseline_cost"):
-        agent.update(decision, reward=0.1, cost=1.0, baseline_cost=0.3)
+        agent.tell(decision, reward=0.1, cost=1.0, baseline_cost=0.3)
     assert agent.informative_rounds == 0
-    agent.update(decision, reward=0.1, cost=1.0)
+    agent.tell(decision, reward=0.1, cost=1.0)
     assert agent.informative_rounds == 1
 
 
@@ -120,10 +120,10 @@ def test_a_noise_scale_is_refused_beside_function_classes(name):
 def test_a_full_class_refuses_before_the_other_learns():
     agent = Agent(2, SPEC, policy=nonlinear_hp_ucb(cost_class=kernel(max_points=2), reward_class=kernel(max_points=9)))
     list(rounds(agent, 2))
-    decision = agent.decide([0.1, 0.2])
+    decision = agent.ask([0.1, 0.2])
     before = agent.preview([0.1, 0.3]).certificate["reward_upper"]
     with pytest.raises(InvalidInput, match="max_points = 2"):
-        agent.update(decision, reward=0.5, cost=0.1)
+        agent.tell(decision, reward=0.5, cost=0.1)
     assert agent.preview([0.1, 0.3]).certificate["reward_upper"] == before
 
 
@@ -148,9 +148,9 @@ def test_a_class_certificate_says_what_the_linear_one_says(changes):
     spec = make_spec(cost_noise=0.3, reward_noise=0.3, violation_risk=0.02, **changes)
     plain, over = Agent(2, spec, policy=hp_probe()), Agent(2, spec, policy=nonlinear_hp_probe())
     for agent in (plain, over):
-        agent.update([0.3, 0.2], 0.1, -0.5, 0.02)
+        agent.tell([0.3, 0.2], 0.1, -0.5, 0.02)
     for baseline in (0.0, 0.1):
-        one, other = (agent.decide([0.6, 0.3], baseline_cost=baseline) for agent in (plain, over))
+        one, other = (agent.ask([0.6, 0.3], baseline_cost=baseline) for agent in (plain, over))
         assert other.limit == one.limit
         for name in ("margin", "noise_margin", "sensor_margin"):
             assert other.certificate[name] == one.certificate[name]

@@ -31,12 +31,12 @@ def test_an_agent_decides_as_the_simulator_would(options):
     for number in range(1, 160):
         context = rng.standard_normal(DIM)
         cost, reward = context.sum() + rng.standard_normal(), context[0] + rng.standard_normal()
-        decision = agent.decide(context)
+        decision = agent.ask(context)
         asked = Asked(context[None, None], np.linalg.norm(context), float(number))
         lanes.begin(state, asked)
         bound = lanes.bound(state, asked)
         assert decision.intensity == pytest.approx(float(lanes.choose(bound, asked)[0, 0]), rel=1e-9)
-        agent.update(decision, reward=reward * decision.intensity, cost=cost * decision.intensity)
+        agent.tell(decision, reward=reward * decision.intensity, cost=cost * decision.intensity)
         lanes.open(state, asked, bound, decision.intensity)
         told = Told(KNOWN, reward, cost, np.ones((1, 1)), cost, 0.0, decision.action, decision.intensity, context)
         lanes.tell(state, number - 1, told)
@@ -46,7 +46,7 @@ def test_an_agent_decides_as_the_simulator_would(options):
 def test_constants_can_certify_the_start():
     spec = conformal_spec(cost_noise=0.3, coefficient_bound=1.0)
     agent = Agent(DIM, spec)
-    decision = agent.decide([0.3, 0.4, 0.0])
+    decision = agent.ask([0.3, 0.4, 0.0])
     assert decision.certified
     assert decision.action == pytest.approx(0.5 / (0.5 + 0.3 * np.sqrt(2 * np.log(10))))
     assert "start-up" in decision.explain()
@@ -57,7 +57,7 @@ def test_constants_can_certify_the_start():
 
 def test_the_certificate_states_guarantee_group_rank_and_what_voids_it():
     agent, _ = taught(300)
-    decision = agent.decide([1.0, 0.0, 0.0])
+    decision = agent.ask([1.0, 0.0, 0.0])
     told = decision.certificate
     json.dumps(told)
     group = told["group"]
@@ -72,13 +72,13 @@ def test_the_certificate_states_guarantee_group_rank_and_what_voids_it():
         assert part in words
     assert told["safe_intensity"] == pytest.approx(min(1.0, 0.5 / told["cost_upper"]))
     assert told["holds"]
-    assert not Agent(DIM, conformal_spec(), start_action=0.1).decide([0.0, 0.0, 0.0]).certificate["holds"]
+    assert not Agent(DIM, conformal_spec(), start_action=0.1).ask([0.0, 0.0, 0.0]).certificate["holds"]
     assert "depends neither on contexts" in words
 
 
 def test_a_decision_keeps_its_numbers_when_rounds_go_on():
     agent, _ = taught(300)
-    decision = agent.decide([1.0, 0.0, 0.0])
+    decision = agent.ask([1.0, 0.0, 0.0])
     before = json.dumps(decision.certificate)
     taught(200, agent, seed=9)
     assert json.dumps(decision.certificate) == before
@@ -86,12 +86,12 @@ def test_a_decision_keeps_its_numbers_when_rounds_go_on():
 
 def test_a_baseline_cost_is_shown_in_the_arithmetic_and_a_probe_too():
     agent, _ = taught(300)
-    assert "(0.5 less the baseline cost 0.1)" in agent.decide([2.0, 2.0, 2.0], baseline_cost=0.1).explain()
-    refused = agent.decide([-1.0, 0.0, 0.0])
+    assert "(0.5 less the baseline cost 0.1)" in agent.ask([2.0, 2.0, 2.0], baseline_cost=0.1).explain()
+    refused = agent.ask([-1.0, 0.0, 0.0])
     assert refused.limit == "probe"
     assert "This decision gives 0.001 of it" in refused.explain()
-    assert "since" in agent.decide([0.05, -3.0, 0.0]).explain()
-    over = agent.decide([0.1, 0.0, 0.0], baseline_cost=0.6)
+    assert "since" in agent.ask([0.05, -3.0, 0.0]).explain()
+    over = agent.ask([0.1, 0.0, 0.0], baseline_cost=0.6)
     assert (over.guarantee, over.limit, over.action) == ("none", "no_certified_action", 0.0)
     assert over.certificate["assumptions"] == []
 
@@ -101,9 +101,9 @@ def test_a_preview_is_what_the_decision_will_be():
     for _ in range(120):
         context = rng.standard_normal(DIM) / 2
         seen = agent.preview(context)
-        decision = agent.decide(context)
+        decision = agent.ask(context)
         assert (seen.action, seen.guarantee) == (decision.action, decision.guarantee)
-        agent.update(decision, **outcome(rng, context, decision.intensity))
+        agent.tell(decision, **outcome(rng, context, decision.intensity))
 
 
 def test_a_certified_start_falls_back_to_what_the_constants_certify():
@@ -120,15 +120,15 @@ def test_a_group_never_seen_gets_the_start_dose():
     rng = np.random.default_rng(0)
     for _ in range(400):
         raw = {"age": float(rng.choice([30, 60])), "weight": float(70 + 20 * rng.standard_normal())}
-        decision = agent.decide(raw)
-        agent.update(decision, **outcome(rng, decision.context, decision.intensity))
-    assert agent.decide({"age": 30, "weight": 70}).guarantee == "conformal"
-    new = agent.decide({"age": 90, "weight": 70})
+        decision = agent.ask(raw)
+        agent.tell(decision, **outcome(rng, decision.context, decision.intensity))
+    assert agent.ask({"age": 30, "weight": 70}).guarantee == "conformal"
+    new = agent.ask({"age": 90, "weight": 70})
     assert (new.guarantee, new.action, new.limit) == ("declared", 0.05, "start_dose")
     assert "0 calibration rounds" in new.explain()
     assert "age = 90)" in new.explain()
-    agent.update(new, reward=0.0, cost=0.0)
-    assert agent.decide({"age": 90, "weight": 70}).guarantee == "declared"
+    agent.tell(new, reward=0.0, cost=0.0)
+    assert agent.ask({"age": 90, "weight": 70}).guarantee == "declared"
 
 
 def test_drift_is_found_and_a_person_decides():
@@ -136,18 +136,18 @@ def test_drift_is_found_and_a_person_decides():
     assert (agent.evidence < 100, agent.alarmed) == (True, False)
     for _ in range(300):
         context = rng.standard_normal(DIM) / 2
-        decision = agent.decide(context)
-        agent.update(decision, reward=0.0, cost=decision.intensity * (3.0 + 0.1 * rng.standard_normal()))
+        decision = agent.ask(context)
+        agent.tell(decision, reward=0.0, cost=decision.intensity * (3.0 + 0.1 * rng.standard_normal()))
     assert agent.alarmed
-    doubtful = agent.decide([1.0, 0.0, 0.0])
+    doubtful = agent.ask([1.0, 0.0, 0.0])
     assert (doubtful.limit, doubtful.guarantee, doubtful.action) == ("drift", "none", 0.05)
     assert "exchangeable" in doubtful.explain()
     agent.resume()
     assert not agent.alarmed
     assert agent.evidence == pytest.approx(1.0)
-    assert agent.decide([1.0, 0.0, 0.0]).guarantee == "conformal"
+    assert agent.ask([1.0, 0.0, 0.0]).guarantee == "conformal"
     agent.resume(forget=True)
-    assert agent.decide([1.0, 0.0, 0.0]).guarantee == "declared"
+    assert agent.ask([1.0, 0.0, 0.0]).guarantee == "declared"
     assert agent.informative_rounds == 0
 
 
@@ -168,13 +168,13 @@ def test_a_dial_with_units_and_levels(tmp_path):
     dial = Dial(low=0.0, high=100.0, unit="mg", levels=(0.0, 5.0, 10.0, 50.0, 100.0))
     made = {"dial": dial, "dose": hill(0.5), "start_action": 5.0}
     agent, _ = taught(300, Agent(DIM, conformal_spec(), **made))
-    first = Agent(DIM, conformal_spec(), policy=make_policy("hp_conformal", probe=0.2), **made).decide([0.1, 0.1, 0.1])
+    first = Agent(DIM, conformal_spec(), policy=make_policy("hp_conformal", probe=0.2), **made).ask([0.1, 0.1, 0.1])
     assert first.action == 5.0
     agent.save(tmp_path / "agent")
     again = Agent.load(tmp_path / "agent")
     again.resume(forget=True)
-    assert again.decide([0.1, 0.1, 0.1]).action == 5.0
-    assert agent.decide([1.0, -1.0, 0.0]).action in (5.0, 10.0, 50.0, 100.0)
+    assert again.ask([0.1, 0.1, 0.1]).action == 5.0
+    assert agent.ask([1.0, -1.0, 0.0]).action in (5.0, 10.0, 50.0, 100.0)
 
 
 @pytest.mark.parametrize(
@@ -209,10 +209,10 @@ def test_a_certified_spec_goes_with_certified_policies_only():
 
 def test_contexts_need_no_bound_but_must_be_finite():
     agent = Agent(DIM, conformal_spec(), start_action=0.1)
-    agent.decide([1e9, 0.0, 0.0])
+    agent.ask([1e9, 0.0, 0.0])
     for bad in ([np.nan, 0.0, 0.0], [np.inf, 0.0, 0.0], [1e200, 0.0, 0.0]):
         with pytest.raises(InvalidInput, match="context"):
-            agent.decide(bad)
+            agent.ask(bad)
     assert agent.decisions == 1
 
 
@@ -252,7 +252,7 @@ def test_agents_probe_less_than_simulations_unless_it_is_stated(tmp_path):
 def test_without_sign_groups_every_round_calibrates_and_the_guarantee_says_over_whom():
     policy = make_policy("hp_conformal", groups="none", reach=None)
     agent, _ = taught(24, Agent(DIM, conformal_spec(), policy=policy, start_action=0.05))
-    decision = agent.decide([0.2, 0.1, 0.0])
+    decision = agent.ask([0.2, 0.1, 0.0])
     assert "over all rounds, not among those expected to benefit" in decision.explain()
     assert "of its group" not in decision.explain()
     assert decision.certificate["group"]["calibration_rounds"] == 22, "those of the last refit"
@@ -262,6 +262,6 @@ def test_a_users_group_is_named_without_sign_groups():
     options = {"groups": "none", "reach": None}
     policy = make_policy("hp_conformal", **options, group=lambda x: "far" if x[0] > 0.0 else "near")
     agent, _ = taught(60, Agent(DIM, conformal_spec(), policy=policy, start_action=0.05))
-    words = agent.decide([0.5, 0.1, 0.0]).explain()
+    words = agent.ask([0.5, 0.1, 0.0]).explain()
     assert "calibration rounds of its group (far)" in words
     assert "over all rounds of your group, not among those expected to benefit" in words

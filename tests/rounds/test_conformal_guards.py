@@ -29,9 +29,9 @@ def climbed(seed, count=120, spread=1.0, **options):
     agent = Agent(DIM, spec, start_action=0.07, policy=make_policy("hp_conformal", **options))
     told, costs = [], []
     for _ in range(count):
-        told.append(agent.decide(context_of(rng)))
+        told.append(agent.ask(context_of(rng)))
         costs.append(flat_then_steep(told[-1].action, rng, spread))
-        agent.update(told[-1], reward=told[-1].action, cost=costs[-1])
+        agent.tell(told[-1], reward=told[-1].action, cost=costs[-1])
     return agent, told, np.array(costs)
 
 
@@ -86,10 +86,10 @@ def test_before_ten_known_outcomes_the_reach_is_the_start():
     agent = Agent(DIM, conformal_spec(violation_risk=0.5), start_action=0.05, policy=make_policy("hp_conformal"))
     rng = np.random.default_rng(0)
     for number in range(20):
-        decision = agent.decide(context_of(rng))
+        decision = agent.ask(context_of(rng))
         if number in (1, 3, 5, 7, 9, 11, 13, 15, 17):
-            agent.update(decision, reward=0.05, cost=0.001 * rng.random())
-    decision = agent.decide(context_of(rng))
+            agent.tell(decision, reward=0.05, cost=0.001 * rng.random())
+    decision = agent.ask(context_of(rng))
     assert (decision.guarantee, decision.limit, decision.action) == ("conformal", "reach", 0.05)
     assert decision.certificate["reach"]["tenth_applied"] is None
     assert "the start dose, until ten rounds have known outcomes" in decision.explain()
@@ -105,14 +105,14 @@ def test_the_reach_lowers_doses_and_leaves_the_bounds_as_they_are():
     lowered = 0
     for _ in range(300):
         context, noise = rng.standard_normal(DIM) / 2, rng.standard_normal(2)
-        free, held = (agent.decide(context) for agent in agents)
+        free, held = (agent.ask(context) for agent in agents)
         upper, expected = (each.numbers["cost_upper"] for each in (held, free))
         assert upper == (expected if expected is None else pytest.approx(expected, rel=1e-9))
         assert 0.0 < held.action <= free.action * (1.0 + 1e-9)
         lowered += held.action < 0.99 * free.action
         for agent, decision in zip(agents, (free, held), strict=True):
             harm, gain = (decision.intensity * (context[0] + 0.3 * value) for value in noise)
-            agent.update(decision, reward=gain, cost=harm)
+            agent.tell(decision, reward=gain, cost=harm)
     assert lowered > 20
 
 
@@ -120,9 +120,9 @@ def test_imported_settings_count_as_tried_ones():
     agent = Agent(DIM, conformal_spec(), start_action=0.05)
     rng = np.random.default_rng(0)
     for _ in range(10):
-        agent.update(context_of(rng), 0.3, 0.3 * rng.random(), 0.03 * rng.random())
+        agent.tell(context_of(rng), 0.3, 0.3 * rng.random(), 0.03 * rng.random())
     taught(60, agent)
-    limited = [agent.decide([1.0, 0.0, 0.0]) for _ in range(1)]
+    limited = [agent.ask([1.0, 0.0, 0.0]) for _ in range(1)]
     assert limited[0].certificate["reach"]["tenth_applied"] >= 0.3
 
 
@@ -147,7 +147,7 @@ def test_costs_that_are_an_excess_over_a_limit_leave_the_start_dose():
     words = last.explain()
     assert "report the measured quantity, not its excess over a limit" in words
     assert "have the same measured cost, 0. That is more than a third" in words
-    assert agent.decide(context_of(np.random.default_rng(0))).certificate["start_rounds"] == 120
+    assert agent.ask(context_of(np.random.default_rng(0))).certificate["start_rounds"] == 120
 
 
 @pytest.mark.parametrize(("every", "rises"), [(2, False), (4, True)])
@@ -156,10 +156,10 @@ def test_more_than_a_third_at_one_value_is_too_many(every, rises):
     agent = Agent(DIM, conformal_spec(violation_risk=0.2), start_action=0.05)
     rng = np.random.default_rng(0)
     for number in range(120):
-        decision = agent.decide(context_of(rng))
+        decision = agent.ask(context_of(rng))
         cost = 0.02 if (number // 2) % every == 0 else decision.intensity * rng.random()
-        agent.update(decision, decision.action * (0.5 + 0.5 * rng.random()), reward=decision.action, cost=cost)
-    assert (agent.decide(context_of(rng)).action > 0.05) == rises
+        agent.tell(decision, decision.action * (0.5 + 0.5 * rng.random()), reward=decision.action, cost=cost)
+    assert (agent.ask(context_of(rng)).action > 0.05) == rises
 
 
 def test_a_group_without_information_does_not_hold_up_the_others():
@@ -168,10 +168,10 @@ def test_a_group_without_information_does_not_hold_up_the_others():
     rng = np.random.default_rng(0)
     for number in range(300):
         context = np.array([rng.standard_normal() / 2, 1.0, float(number // 2 % 2)])
-        decision = agent.decide(context)
+        decision = agent.ask(context)
         cost = decision.intensity * rng.random() if context[-1] else 0.0
-        agent.update(decision, reward=decision.intensity * (1.0 + context[-1]), cost=cost)
-    flat, told = (agent.decide([0.1, 1.0, label]) for label in (0.0, 1.0))
+        agent.tell(decision, reward=decision.intensity * (1.0 + context[-1]), cost=cost)
+    flat, told = (agent.ask([0.1, 1.0, label]) for label in (0.0, 1.0))
     assert (flat.limit, flat.action) == ("no_information", 0.05)
     assert told.guarantee == "conformal"
     assert told.action > 0.1
@@ -182,7 +182,7 @@ def test_a_dial_with_levels_gives_its_lowest_level_and_never_nothing():
     rng, limits = np.random.default_rng(1), set()
     for _ in range(400):
         context = 4.0 * rng.standard_normal(DIM)
-        decision = agent.decide(context)
+        decision = agent.ask(context)
         assert decision.action >= 2.0
         limits.add(decision.limit)
         if decision.limit == "lowest_level":
@@ -192,7 +192,7 @@ def test_a_dial_with_levels_gives_its_lowest_level_and_never_nothing():
             assert not decision.certificate["holds"]
         elif decision.guarantee == "conformal":
             assert decision.intensity <= decision.certificate["bound_intensity"] * (1 + 1e-9)
-        agent.update(decision, **outcome(rng, context, decision.intensity))
+        agent.tell(decision, **outcome(rng, context, decision.intensity))
     assert {"lowest_level", "level", "start_dose"} <= limits
     assert np.isfinite(state_of(agent).rounds.cost[:400]).all(), "every round taught"
 
@@ -229,10 +229,10 @@ def drifted_pilot(history, seed, rounds=300, pilot=150):
     agent = Agent(DIM, conformal_spec(), start_action=0.1, policy=make_policy("hp_conformal", history=history))
     for _ in range(pilot):
         context = context_of(rng)
-        agent.update(context, 0.5, 0.5 * rng.random(), 0.5 * (0.3 * rng.random()))
+        agent.tell(context, 0.5, 0.5 * rng.random(), 0.5 * (0.3 * rng.random()))
     for _ in range(rounds):
-        decision = agent.decide(context_of(rng))
-        agent.update(decision, reward=decision.intensity * rng.random(), cost=decision.intensity * rng.random())
+        decision = agent.ask(context_of(rng))
+        agent.tell(decision, reward=decision.intensity * rng.random(), cost=decision.intensity * rng.random())
     return agent
 
 
@@ -242,7 +242,7 @@ def test_a_pilot_that_differs_raises_no_alarm_where_history_only_trains():
     assert sum(drifted_pilot("train", seed).alarmed for seed in range(20)) <= 1
     warned = [drifted_pilot("calibrate", seed, 120) for seed in range(5)]
     assert all(agent.alarmed for agent in warned)
-    assert "before the first decision were compared too" in warned[0].decide([0.0, 0.0, 1.0]).explain()
+    assert "before the first decision were compared too" in warned[0].ask([0.0, 0.0, 1.0]).explain()
 
 
 def test_history_that_only_trains_leaves_calibration_to_the_agents_own_rounds():
@@ -251,27 +251,27 @@ def test_history_that_only_trains_leaves_calibration_to_the_agents_own_rounds():
     assert state.history == 150
     own = np.arange(150, state.fitted)
     assert (state.rounds.rows("code") >= 0).sum() == calibrates(own).sum() < 150
-    told = agent.decide(context_of(np.random.default_rng(0)))
+    told = agent.ask(context_of(np.random.default_rng(0)))
     assert "only train the predictors" in told.explain()
     both = drifted_pilot("calibrate", 0, 1)
-    assert "exchangeable with later rounds" in both.decide(told.context).explain()
+    assert "exchangeable with later rounds" in both.ask(told.context).explain()
     with pytest.raises(InvalidInput, match="history"):
         make_policy("hp_conformal", history="forget")
 
 
 def test_a_long_history_does_not_put_off_refits():
     agent = drifted_pilot("train", 0, rounds=120, pilot=3000)
-    assert agent.decide(context_of(np.random.default_rng(0))).guarantee == "conformal"
+    assert agent.ask(context_of(np.random.default_rng(0))).guarantee == "conformal"
 
 
 def test_decisions_at_the_start_are_counted_with_the_outcomes_that_are_missing():
     agent, rng = taught(0)
     for number in range(200):
         context = rng.standard_normal(DIM)
-        decision = agent.decide(context)
+        decision = agent.ask(context)
         if number % 4 != 1:
-            agent.update(decision, **outcome(rng, context, decision.intensity))
-    last = agent.decide([1.0, 0.0, 0.0])
+            agent.tell(decision, **outcome(rng, context, decision.intensity))
+    last = agent.ask([1.0, 0.0, 0.0])
     facts = last.certificate
     assert facts["start_rounds"] == 200
     assert facts["unknown_scores"] > 0
@@ -287,7 +287,7 @@ def test_guards_survive_saving_and_off_stays_off(tmp_path):
     again.save(tmp_path / "two")
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     context = context_of(np.random.default_rng(5))
-    assert agent.decide(context).certificate == again.decide(context).certificate
+    assert agent.ask(context).certificate == again.ask(context).certificate
     assert np.array_equal(state_of(again).tried, state_of(agent).tried)
     off, _, _ = climbed(2, 70, **OFF)
     off.save(tmp_path / "off")
@@ -308,9 +308,9 @@ def test_a_start_without_the_earlier_rounds_forgets_what_was_tried():
 def test_an_agent_leaves_out_a_round_that_was_given_nothing_for_an_unrelated_reason():
     agent, _ = taught(30)
     for vouched in (True, False):
-        agent.update(agent.decide([0.1, 0.2, 1.0]), 0.0, reward=0.0, cost=0.0, unrelated=vouched)
+        agent.tell(agent.ask([0.1, 0.2, 1.0]), 0.0, reward=0.0, cost=0.0, unrelated=vouched)
     assert np.flatnonzero(state_of(agent).rounds.rows("left")).tolist() == [30]
     taught(60, agent, seed=5)
     assert state_of(agent).rounds.code[30] == -1
-    agent.update([0.1, 0.2, 1.0], 0.0, 0.0, 0.0, round=agent.decide([0.1, 0.2, 1.0]).round, unrelated=True)
+    agent.tell([0.1, 0.2, 1.0], 0.0, 0.0, 0.0, round=agent.ask([0.1, 0.2, 1.0]).round, unrelated=True)
     assert np.flatnonzero(state_of(agent).rounds.rows("left")).tolist() == [30, 92]

@@ -20,7 +20,7 @@ def test_the_default_policy_follows_from_what_is_stated_and_the_certificate_says
     fields, why = STATED[name]
     start = {} if name == "hp_probe" else {"start_action": 0.05}
     agent = Agent(2, SafetySpec(**fields), **start)
-    decision = agent.decide([0.6, 0.3], **({"proposal": 0.2} if name == "hp_shield" else {}))
+    decision = agent.ask([0.6, 0.3], **({"proposal": 0.2} if name == "hp_shield" else {}))
     assert agent.policy.name == name
     reason = decision.certificate["policy_reason"]
     assert reason.startswith(f"{name}, because")

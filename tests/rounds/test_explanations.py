@@ -28,12 +28,12 @@ def told(agent, rounds=0, context=(0.5, 0.3), **asked):
     rng = np.random.default_rng(0)
     for _ in range(rounds):
         here = rng.uniform(-0.6, 0.6, 2)
-        decision = agent.decide(here)
+        decision = agent.ask(here)
         noise = 0.2 * float(rng.standard_normal())
         cost = float(rng.random() < 0.1) if agent.policy.zero_one else decision.intensity * (0.3 * here[0] + noise)
         costs = dict.fromkeys(agent.spec.costs, cost) if agent.spec.costs else cost
-        agent.update(decision, reward=decision.intensity * (here[1] + noise), cost=costs)
-    return agent.decide(context, **asked)
+        agent.tell(decision, reward=decision.intensity * (here[1] + noise), cost=costs)
+    return agent.ask(context, **asked)
 
 
 def student(spec=STUDENT, **options):
@@ -42,14 +42,14 @@ def student(spec=STUDENT, **options):
 
 def lost():
     agent = student()
-    agent.update(agent.decide([0.5, 0.3]), action=0.0, reward=0.0, cost=0.0)
+    agent.tell(agent.ask([0.5, 0.3]), applied_action=0.0, reward=0.0, cost=0.0)
     return agent
 
 
 def waiting():
     agent = student(lag=1)
     told(agent, 12)
-    agent.decide([0.1, 0.2])
+    agent.ask([0.1, 0.2])
     return agent
 
 

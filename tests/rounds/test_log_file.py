@@ -39,9 +39,9 @@ def test_an_agent_that_is_told_a_simulated_log_advises_the_same():
     log = simulated_log("hp_probe", LinearWorld(dim=3), spec, rounds=200, dose=hill(0.4))
     agent = Agent(3, spec, policy=make_policy("hp_probe"), dose=hill(0.4))
     for context, action, reward, cost in zip(log.context, log.action, log.reward, log.cost, strict=True):
-        decision = agent.decide(context)
+        decision = agent.ask(context)
         assert decision.action == pytest.approx(action, rel=1e-9)
-        agent.update(decision, reward=reward, cost=cost)
+        agent.tell(decision, reward=reward, cost=cost)
 
 
 def test_contexts_are_the_named_columns_in_the_named_order():

@@ -68,8 +68,8 @@ def test_it_is_simulated():
 def test_it_decides_learns_explains_itself_and_is_saved_and_loaded(tmp_path):
     agent = Agent(2, SPEC, policy=Cautious(), seed=4)
     for context in CONTEXTS:
-        decision = agent.decide(context)
-        agent.update(decision, reward=0.1, cost=0.4 * decision.intensity)
+        decision = agent.ask(context)
+        agent.tell(decision, reward=0.1, cost=0.4 * decision.intensity)
     assert agent.informative_rounds == len(CONTEXTS)
     assert decision.certificate["assumptions"][0] == "the last outcomes are like the next"
     assert decision.certificate["cost_upper"] == pytest.approx(0.4 + 0.9)
@@ -77,7 +77,7 @@ def test_it_decides_learns_explains_itself_and_is_saved_and_loaded(tmp_path):
     assert "only the mean cost is kept at or below 0.5" in decision.explain()
     agent.save(tmp_path / "agent")
     twin = Agent.load(tmp_path / "agent", policy=Cautious())
-    assert twin.decide([0.3, 0.2]).action == agent.decide([0.3, 0.2]).action
+    assert twin.ask([0.3, 0.2]).action == agent.ask([0.3, 0.2]).action
     with pytest.raises(InvalidInput, match="has other options than the saved one: window"):
         Agent.load(tmp_path / "agent", policy=Cautious(window=6))
 
@@ -85,7 +85,7 @@ def test_it_decides_learns_explains_itself_and_is_saved_and_loaded(tmp_path):
 def test_a_certificate_says_whose_proof_it_is():
     ours = make_policy("hp_probe")
     policies = ours, MyProbe(), Cautious()
-    certificates = [Agent(2, SPEC, policy=each).decide([0.3, 0.2]).certificate for each in policies]
+    certificates = [Agent(2, SPEC, policy=each).ask([0.3, 0.2]).certificate for each in policies]
     words = "policy my_probe is your own: that its rule keeps the guarantee is your proof, not one of this package"
     assert [words in each["assumptions"] for each in certificates] == [False, True, False]
     assert certificates[1]["assumptions"] == [*certificates[0]["assumptions"], words]

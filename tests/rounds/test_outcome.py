@@ -35,6 +35,6 @@ def test_a_cost_says_nothing_of_an_advice_without_effect():
 def test_a_lowered_setting_bounds_the_cost_of_the_advice_from_below_unless_its_cost_shows_nothing(cost, least):
     spec = SafetySpec(threshold=0.5, violation_risk=0.1, guarantee="conformal")
     agent = Agent(2, spec, start_action=0.05)
-    decision = agent.decide([0.3, 0.2])
+    decision = agent.ask([0.3, 0.2])
     agent._rounds.learning.throttled(decision.context, for_the_watch(agent._rules, 0.01, cost, 0.0), 0)
     assert agent._rounds.learning._state.rounds.least[0] == least

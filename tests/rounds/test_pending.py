@@ -55,11 +55,11 @@ def test_what_is_certified_stays_safe_while_samples_wait():
     agent, told = Agent(3, spec), []
     contexts, outcomes, _ = samples(3, 40)
     for context, (reward, cost) in zip(contexts, 0.1 * outcomes, strict=True):
-        decision = agent.decide(context)
+        decision = agent.ask(context)
         assert decision.intensity <= exact_safe_intensity(told, context, spec)
         applied = decision.intensity
         if applied > 0:
-            agent.update(decision, reward=reward * applied, cost=cost * applied)
+            agent.tell(decision, reward=reward * applied, cost=cost * applied)
             told.append((context, (cost * applied) / applied, 1.0))
     assert agent._rounds.learning._state.sums.pending.count > 0
 
@@ -72,9 +72,9 @@ def test_a_saved_agent_goes_on_bit_for_bit(tmp_path):
     def play(agent, part):
         played = []
         for context, (reward, cost) in zip(contexts[part], outcomes[part], strict=True):
-            decision = agent.decide(context)
+            decision = agent.ask(context)
             played.append(decision.action)
-            agent.update(decision, reward=reward * decision.intensity, cost=cost * decision.intensity)
+            agent.tell(decision, reward=reward * decision.intensity, cost=cost * decision.intensity)
         return played
 
     play(agent, slice(0, 23))

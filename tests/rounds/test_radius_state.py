@@ -30,9 +30,9 @@ def play(agent, rounds, seed=0, scale=0.3):
     for _ in range(rounds):
         context = rng.standard_normal(3)
         context /= np.linalg.norm(context)
-        decision = agent.decide(context)
+        decision = agent.ask(context)
         noise = rng.uniform(-1, 1, 2) * scale
-        agent.update(
+        agent.tell(
             decision,
             reward=decision.intensity * (context @ truth[::-1] + noise[0]),
             cost=decision.intensity * (context @ truth + noise[1]),
@@ -50,12 +50,12 @@ def test_an_agent_decides_as_the_batch_does_and_never_above_it(radius, changes):
     noises = list(zip(*rng, strict=True))
     for seen, (reward_noise, cost_noise) in zip(rounds, noises, strict=True):
         context = seen.context[0, 0]
-        decision = agent.decide(context)
+        decision = agent.ask(context)
         theirs = float(seen.given.intensity[0, 0])
         assert decision.intensity == pytest.approx(theirs, rel=1e-9)
         safe = float(seen.given.largest[0, 0])
         assert setting_of(agent._rules, decision.safe_intensity) <= safe * (1 + 1e-12)
-        agent.update(
+        agent.tell(
             decision,
             reward=decision.intensity * (context @ seen.truth.reward_coef[0] + reward_noise),
             cost=decision.intensity * (context @ seen.truth.cost_coef[0] + cost_noise),
@@ -71,7 +71,7 @@ def test_save_and_load_keep_every_bit_and_a_preview_changes_nothing(radius, chan
     twin.preview([0.3, 0.2, 0.1])
     for each in (agent, twin):
         play(each, 40, seed=1)
-    assert agent.decide([0.3, 0.2, 0.1]).certificate == twin.decide([0.3, 0.2, 0.1]).certificate
+    assert agent.ask([0.3, 0.2, 0.1]).certificate == twin.ask([0.3, 0.2, 0.1]).certificate
 
 
 def exact_upper(samples, context, spec):
@@ -110,8 +110,8 @@ def test_the_bound_of_noise_adaptive_is_never_below_the_one_in_high_precision(co
         spec, rows, costs, context = hard_state(rng)
         agent = Agent(len(context), spec, policy=make_policy("hp_probe", radius="noise-adaptive"))
         for row, cost in zip(rows, costs, strict=True):
-            agent.update(row, 1.0, 0.0, float(cost))
-        ours = agent.decide(context).numbers["cost_upper"]
+            agent.tell(row, 1.0, 0.0, float(cost))
+        ours = agent.ask(context).numbers["cost_upper"]
         with mp.workdps(60):
             exact = exact_upper(list(zip(rows, costs, strict=True)), context, spec)
             assert mpf(ours) >= exact
@@ -225,7 +225,7 @@ def test_the_slack_of_a_residual_covers_the_estimate_and_is_less_than_radius_tim
         found = agent._rounds.learning.residuals(context, norm, Sample(mean, mean, 1.0, 1.0, mean, 0.0))
         assert abs(found[2]) <= found[3] + 1e-12
         assert found[3] <= whole + 1e-12
-        agent.update(context, 1.0, mean, mean)
+        agent.tell(context, 1.0, mean, mean)
 
 
 def test_with_hardly_any_noise_most_systems_are_singular_and_the_bound_still_holds():
@@ -235,6 +235,6 @@ def test_with_hardly_any_noise_most_systems_are_singular_and_the_bound_still_hol
     constants = {"reward_noise": 1e-9, "cost_noise": 1e-9, "coefficient_bound": 1.0, "context_bound": 2.0}
     agent = Agent(3, make_spec(threshold=1.0, **constants))
     for _ in range(10):
-        decision = agent.decide([0.8, 0.8, 0.4])
+        decision = agent.ask([0.8, 0.8, 0.4])
         assert 0.1 <= decision.certificate["cost_upper"] <= 1.2 * (1 + 1e-9)
-        agent.update(decision, reward=0.1 * decision.intensity, cost=0.1 * decision.intensity)
+        agent.tell(decision, reward=0.1 * decision.intensity, cost=0.1 * decision.intensity)

@@ -24,42 +24,40 @@ def agent(request):
 
 def test_a_context_outside_its_range_is_refused_and_changes_nothing(agent, tmp_path):
     wrong = {"age": 600, "body weight": 70}
-    for call in (agent.decide, agent.preview, lambda context: agent.decide_many([[60, 70], context])):
+    for call in (agent.ask, agent.preview, lambda context: agent.ask_many([[60, 70], context])):
         with pytest.raises(InvalidInput, match=r"context\['age'\] = 600: must lie between 0 and 120") as refused:
             call(wrong)
         assert refused.value.code == "out_of_range"
     assert "row 1" in str(refused.value)
     assert agent.decisions == 0
-    assert (
-        agent.decide({"age": 120, "body weight": -1e3 if agent.spec.context_bound is None else 70}).extrapolated == ()
-    )
+    assert agent.ask({"age": 120, "body weight": -1e3 if agent.spec.context_bound is None else 70}).extrapolated == ()
 
 
 def test_extrapolation_that_is_allowed_is_marked_on_the_decision_and_its_certificate(agent):
     wrong = {"age": 130, "body weight": 70}
     decisions = [
-        agent.decide(wrong, allow_extrapolation=True),
+        agent.ask(wrong, allow_extrapolation=True),
         agent.preview(wrong, allow_extrapolation=True),
-        *agent.decide_many([[60, 70], wrong], allow_extrapolation=True)[1:],
+        *agent.ask_many([[60, 70], wrong], allow_extrapolation=True)[1:],
     ]
     for decision in decisions:
         assert decision.extrapolated == ("age",)
         assert decision.certificate["extrapolated"] == ["age"]
         assert "age lies outside the stated range" in decision.explain()
-    agent.update(decisions[0], reward=0.1, cost=0.1)
-    assert "outside the stated range" not in agent.decide([60, 70]).explain()
+    agent.tell(decisions[0], reward=0.1, cost=0.1)
+    assert "outside the stated range" not in agent.ask([60, 70]).explain()
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_what_is_no_number_is_refused_as_such(agent, value):
     with pytest.raises(InvalidInput, match="finite") as refused:
-        agent.decide([value, 70], allow_extrapolation=True)
+        agent.ask([value, 70], allow_extrapolation=True)
     assert refused.value.code == "not_finite"
 
 
 def test_the_range_is_named_before_the_norm(agent):
     with pytest.raises(InvalidInput) as refused:
-        agent.decide([1e6, 70])
+        agent.ask([1e6, 70])
     assert refused.value.code == "out_of_range"
 
 
@@ -92,7 +90,7 @@ def test_ranges_survive_a_save_and_a_spec_file(agent, tmp_path):
     loaded = Agent.load(tmp_path / "agent.save")
     assert loaded.features == agent.features
     with pytest.raises(InvalidInput, match="between 0 and 120"):
-        loaded.decide([600, 70])
+        loaded.ask([600, 70])
     features = ward(units={"age": "years", "body weight": "kg"})
     text = spec_text(SpecFile(spec=SPEC, dim=2, features=features))
     assert parse_spec(text).features == features

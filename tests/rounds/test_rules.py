@@ -49,7 +49,7 @@ def test_rules_without_a_dimension_say_how_to_give_it():
 
 
 def test_an_edited_certificate_changes_no_other():
-    decision = with_units().decide([0.5, 0.4])
+    decision = with_units().ask([0.5, 0.4])
     before, edited = json.dumps(decision.certificate), decision.certificate
     for part in [part for part in edited.values() if isinstance(part, (dict, list))]:
         part.clear()
@@ -59,7 +59,7 @@ def test_an_edited_certificate_changes_no_other():
 def test_a_study_a_save_file_and_a_certificate_hold_this_form():
     agent = with_units()
     form = agent._rules.to_dict()
-    certificate, (header, _) = agent.decide([50, 70]).certificate, dump(agent)
+    certificate, (header, _) = agent.ask([50, 70]).certificate, dump(agent)
     study = read_spec({**form["spec"], **{name: value for name, value in form.items() if name != "spec"}}).fields
     assert {name: header[name] for name in form} == form
     assert {name: form[name] for name in form.keys() & certificate.keys()} == {

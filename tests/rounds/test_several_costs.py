@@ -53,8 +53,8 @@ def treat(agent, rounds, world=None, *, report=lambda cost: cost):
     world, decisions = world or Patients(), []
     for _ in range(rounds):
         context = world.context()
-        decision = agent.decide(context)
-        agent.update(decision, reward=0.0, cost=report(world.cost(context, decision.action)))
+        decision = agent.ask(context)
+        agent.tell(decision, reward=0.0, cost=report(world.cost(context, decision.action)))
         decisions.append(decision)
     return decisions
 
@@ -71,7 +71,7 @@ def test_the_scale_is_the_largest_at_which_the_brackets_of_fewer_than_m_rounds_a
     agent, world, rounds = make_agent(climb=None), Patients(2), []
     for number in range(140):
         context = world.context()
-        decision = agent.decide(context)
+        decision = agent.ask(context)
         if number >= 20 and number % 7 == 0:
             seen = decision.numbers
             latest = rounds[-seen["size"] :]
@@ -82,7 +82,7 @@ def test_the_scale_is_the_largest_at_which_the_brackets_of_fewer_than_m_rounds_a
             over = excess_numbers(latest, decision, len(rounds))
             assert decision.certificate["count"]["exceeding"] == over
         cost = world.cost(context, decision.action)
-        agent.update(decision, reward=0.0, cost=cost)
+        agent.tell(decision, reward=0.0, cost=cost)
         rounds.append((context, cost, decision.action))
 
 
@@ -100,11 +100,11 @@ def test_the_guarantee_holds_for_dependent_costs_at_each_look():
         agent = make_agent(start_scale=0.1, learned=seed % 2 == 0, climb=None)
         for number in range(1, max(looks) + 1):
             context = world.context()
-            decision = agent.decide(context)
+            decision = agent.ask(context)
             cost = world.cost(context, decision.action)
             if number in looks:
                 over[looks.index(number)] += cost["trough"] > 20 or cost["auc"] > 600 or cost["glucose"] < -3
-            agent.update(decision, reward=0.0, cost=cost)
+            agent.tell(decision, reward=0.0, cost=cost)
     for count in over:
         assert binomtest(int(count), runs, RISK, alternative="greater").pvalue > 1e-6
 
@@ -136,7 +136,7 @@ def test_any_cost_that_exceeds_counts_and_refutes_the_start():
     agent = make_agent(adapt=0.05)
     treat(agent, 10, world)
     assert (agent.stop_reason, agent.violations) == ("start_refuted", 10)
-    told = agent.decide(world.context()).certificate["adaptive"]
+    told = agent.ask(world.context()).certificate["adaptive"]
     assert (told["known"], told["exceeded"], told["exceeded_at_start"]) == (10, 10, 10)
     agent = make_agent(climb=None)
     treat(agent, 100)
@@ -148,13 +148,13 @@ def test_any_cost_that_exceeds_counts_and_refutes_the_start():
 def test_a_round_with_a_cost_that_is_not_known_tolerates_nothing():
     agent, world = make_agent(adapt=0.05, learned=True), Patients()
     treat(agent, 60, world)
-    before = agent.decide(world.context())
-    agent.update(before, reward=0.0, cost={"trough": 1.0, "auc": None, "glucose": 5.0})
-    told = agent.decide(world.context()).certificate
+    before = agent.ask(world.context())
+    agent.tell(before, reward=0.0, cost={"trough": 1.0, "auc": None, "glucose": 5.0})
+    told = agent.ask(world.context()).certificate
     assert (told["count"]["unknown"], told["model"]["known_outcomes"]) == (1, 60)
     assert (told["adaptive"]["known"], told["adaptive"]["open"]) == (60, 0)
-    nan = agent.decide(world.context())
-    agent.update(nan, reward=0.0, cost={"trough": 99.0, "auc": math.nan, "glucose": 5.0})
+    nan = agent.ask(world.context())
+    agent.tell(nan, reward=0.0, cost={"trough": 99.0, "auc": math.nan, "glucose": 5.0})
     again = agent.preview(world.context()).certificate
     assert again["adaptive"]["exceeded"] == told["adaptive"]["exceeded"] + 1
     assert again["adaptive"]["known"] == 61
@@ -170,14 +170,14 @@ def test_saved_loaded_pickled_and_reported_together(tmp_path):
     given = [[each.action for each in treat(one, 30, Patients(5))] for one in agents]
     assert given[0] == given[1] == given[2]
     contexts = [world.context() for _ in range(3)]
-    decisions = agent.decide_many(contexts)
+    decisions = agent.ask_many(contexts)
     costs = [world.cost(context, each.action) for context, each in zip(contexts, decisions, strict=True)]
     actions = [each.action for each in decisions]
     known = agent.informative_rounds
     with pytest.raises(InvalidInput, match=r"row 1: cost = \['auc'\]: is missing"):
-        agent.update_many(contexts, actions, [0.0] * 3, [costs[0], {"trough": 1, "glucose": 1}, costs[2]])
+        agent.tell_many(contexts, actions, [0.0] * 3, [costs[0], {"trough": 1, "glucose": 1}, costs[2]])
     assert agent.informative_rounds == known
-    agent.update_many(contexts, actions, [0.0] * 3, costs)
+    agent.tell_many(contexts, actions, [0.0] * 3, costs)
     assert agent.informative_rounds == known + 3
 
 
@@ -197,21 +197,21 @@ def test_saved_loaded_pickled_and_reported_together(tmp_path):
 )
 def test_an_outcome_that_cannot_be_read_changes_nothing(cost, words):
     agent = make_agent()
-    decision = agent.decide(Patients().context())
+    decision = agent.ask(Patients().context())
     with pytest.raises(InvalidInput, match=words):
-        agent.update(decision, reward=0.0, cost=cost)
+        agent.tell(decision, reward=0.0, cost=cost)
     assert (agent.informative_rounds, agent.violations) == (0, 0)
-    agent.update(decision, reward=0.0, cost={"trough": 1, "auc": 2, "glucose": 3})
+    agent.tell(decision, reward=0.0, cost={"trough": 1, "auc": 2, "glucose": 3})
     assert agent.informative_rounds == 1
 
 
 def test_one_cost_is_a_number():
     one = SafetySpec(threshold=20, violation_risk=RISK, guarantee="bracket")
     agent = make_agent(one, growth=growth.additive(0, 1))
-    decision = agent.decide(Patients().context())
+    decision = agent.ask(Patients().context())
     with pytest.raises(InvalidInput, match="must be one number: the spec states one cost"):
-        agent.update(decision, reward=0.0, cost={"cost": 1.0})
-    agent.update(decision, reward=0.0, cost=1.0)
+        agent.tell(decision, reward=0.0, cost={"cost": 1.0})
+    agent.tell(decision, reward=0.0, cost=1.0)
 
 
 @pytest.mark.parametrize(

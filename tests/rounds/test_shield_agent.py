@@ -21,25 +21,25 @@ def test_a_preview_is_what_the_decision_will_be_and_changes_nothing():
     for _ in range(90):
         context = world.context()
         seen, again = agent.preview(context), agent.preview(context)
-        decision, plain = agent.decide(context), alone.decide(context)
+        decision, plain = agent.ask(context), alone.ask(context)
         assert (seen.action, again.action, plain.action) == (decision.action,) * 3
         assert seen.certificate["count"] == decision.certificate["count"]
         cost = world.cost(context, decision.action)
-        agent.update(decision, reward=0.0, cost=cost)
-        alone.update(plain, reward=0.0, cost=cost)
+        agent.tell(decision, reward=0.0, cost=cost)
+        alone.tell(plain, reward=0.0, cost=cost)
 
 
 @pytest.mark.parametrize("options", [{}, {"learned": True, "adapt": 0.02, "lag": 2}])
 def test_saved_loaded_and_pickled_agents_go_on_alike(options, tmp_path):
     agent, world = make_agent(options=options), Patients()
     treat(agent, 70, world)
-    waiting, left = agent.decide(world.context()), agent.decide(world.context())
-    agent.update(left, action=0.0, reward=0.0, cost=0.0, unrelated=True)
+    waiting, left = agent.ask(world.context()), agent.ask(world.context())
+    agent.tell(left, applied_action=0.0, reward=0.0, cost=0.0, unrelated=True)
     agent.save(tmp_path / "agent")
     pickled = pickle.loads(pickle.dumps(agent))  # noqa: S301 -- it was written just before
     agents = [agent, Agent.load(tmp_path / "agent"), pickled]
     for each in agents:
-        each.update(context=raw(waiting), action=waiting.action, reward=0.0, cost=1.0, round=waiting.round)
+        each.tell(context=raw(waiting), applied_action=waiting.action, reward=0.0, cost=1.0, round=waiting.round)
     given = [treat(each, 60, Patients(5)) for each in agents]
     assert given[0] == given[1] == given[2]
     certificates = [each.preview(Patients(6).context()).certificate for each in agents]
@@ -52,12 +52,12 @@ def test_several_decisions_at_once_are_those_in_turn():
     world = Patients()
     for _ in range(20):
         contexts = [world.context() for _ in range(3)]
-        in_turn, at_once = [one.decide(context) for context in contexts], many.decide_many(contexts)
+        in_turn, at_once = [one.ask(context) for context in contexts], many.ask_many(contexts)
         assert [each.action for each in in_turn] == [each.action for each in at_once]
         for context, first, second in zip(contexts, in_turn, at_once, strict=True):
             cost = world.cost(context, first.action)
-            one.update(first, reward=0.0, cost=cost)
-            many.update(second, reward=0.0, cost=cost)
+            one.tell(first, reward=0.0, cost=cost)
+            many.tell(second, reward=0.0, cost=cost)
     assert at_once[-1].guarantee == "bracket"
 
 
@@ -69,7 +69,7 @@ def test_the_guarantee_holds_at_each_look():
         agent = make_agent(options={"start_scale": 0.1, "learned": seed % 2 == 0, "climb": None})
         for number in range(1, max(looks) + 1):
             context = world.context()
-            decision = agent.decide(context)
+            decision = agent.ask(context)
             cost = world.cost(context, decision.action)
             exceeds = cost > 2.0
             if number in looks:
@@ -77,18 +77,18 @@ def test_the_guarantee_holds_at_each_look():
             if rng.random() < 0.05:
                 continue
             share = 0.5 if exceeds and rng.random() < 0.5 else 1.0
-            agent.update(decision, action=share * decision.action, reward=0.0, cost=cost * share)
+            agent.tell(decision, applied_action=share * decision.action, reward=0.0, cost=cost * share)
     for count in over:
         assert binomtest(int(count), 30, RISK, alternative="greater").pvalue > 1e-6
 
 
 def test_it_climbs_from_the_start_within_the_climb_limit_to_what_rounds_tolerate():
     agent, world = make_agent(), Patients()
-    first = agent.decide(world.context())
+    first = agent.ask(world.context())
     assert (first.guarantee, first.limit) == ("declared", "shield_start")
     assert "0 rounds so far, too few for a risk of 0.1" in first.explain()
     assert first.action == pytest.approx(0.25 * raw(first)["dose"])
-    agent.update(first, reward=0.0, cost=0.1)
+    agent.tell(first, reward=0.0, cost=0.1)
     treat(agent, 8, world)
     climbing = agent.preview(world.context())
     assert (climbing.guarantee, climbing.limit) == ("bracket", "climb_limit")
@@ -104,8 +104,8 @@ def test_open_rounds_count_as_exceeding_unless_they_are_within_the_lag_or_vouche
         agent, world = make_agent(options={"lag": lag}), Patients()
         treat(agent, 60, world)
         for _ in range(4):
-            lose(agent, agent.decide(world.context()))
-        return agent.decide({"dose": 4.0, "weight": 70.0, "steep": 30.0})
+            lose(agent, agent.ask(world.context()))
+        return agent.ask({"dose": 4.0, "weight": 70.0, "steep": 30.0})
 
     unreported = actions(0, lambda agent, decision: None)
     assert (unreported.guarantee, unreported.action) == ("declared", 1.0)
@@ -113,40 +113,40 @@ def test_open_rounds_count_as_exceeding_unless_they_are_within_the_lag_or_vouche
     assert actions(4, lambda agent, decision: None).action > 2.0
 
     def vouch(agent, decision):
-        agent.update(decision, action=0.0, reward=0.0, cost=0.0, unrelated=True)
+        agent.tell(decision, applied_action=0.0, reward=0.0, cost=0.0, unrelated=True)
 
     assert actions(0, vouch).action > 2.0
     single = make_agent()
     treat(single, 60)
-    single.decide(Patients().context())
-    assert "(1 of them with unknown outcomes, which count)" in single.decide(Patients().context()).explain()
+    single.ask(Patients().context())
+    assert "(1 of them with unknown outcomes, which count)" in single.ask(Patients().context()).explain()
 
 
 def test_a_lost_outcome_is_left_out_or_tolerates_nothing():
     agents = {vouched: make_agent(options={"adapt": 0.02}) for vouched in (True, False)}
     for vouched, agent in agents.items():
         treat(agent, 60)
-        agent.update(agent.decide(Patients(1).context()), unrelated=vouched)
-        told = agent.decide(Patients(2).context()).certificate
+        agent.tell(agent.ask(Patients(1).context()), unrelated=vouched)
+        told = agent.ask(Patients(2).context()).certificate
         assert told["count"]["unknown"] == (0 if vouched else 1)
         assert (told["model"]["known_outcomes"], told["adaptive"]["open"]) == (60, 0)
     with pytest.raises(InvalidInput, match="cost = None: must be a number"):
-        agents[True].update(agents[True].decide(Patients(3).context()))
+        agents[True].tell(agents[True].ask(Patients(3).context()))
     with pytest.raises(InvalidInput, match="cost = None: must be a number"):
-        agents[True].update(agents[True].decide(Patients(3).context()), reward=1.0, unrelated=True)
+        agents[True].tell(agents[True].ask(Patients(3).context()), reward=1.0, unrelated=True)
 
 
 def test_a_round_left_out_does_not_count_under_a_learned_base_either():
     agent, world = make_agent(options={"learned": True}), Patients()
-    open_early = agent.decide(world.context())
+    open_early = agent.ask(world.context())
     treat(agent, 80, world)
     assert agent.preview(world.context()).certificate["base"]["fitted_at_round"] > 1
-    agent.update(open_early, action=0.0, reward=0.0, cost=0.0, unrelated=True)
+    agent.tell(open_early, applied_action=0.0, reward=0.0, cost=0.0, unrelated=True)
     group = group_of(agent)
     assert group.bases.earlier == group.bases.since - 1
-    late = agent.decide(world.context())
+    late = agent.ask(world.context())
     treat(agent, 60, world)
-    agent.update(late, action=0.0, reward=0.0, cost=0.0, unrelated=True)
+    agent.tell(late, applied_action=0.0, reward=0.0, cost=0.0, unrelated=True)
     treat(agent, 60, world)
     assert np.flatnonzero(np.isnan(group.rounds.rows("limit"))).tolist() == [0, 81]
     size = agent.preview(world.context()).certificate["count"]["rounds"]
@@ -158,16 +158,16 @@ def test_levels_are_floored_and_the_scale_climbs_on_between_them():
     agent, world = make_agent(dial=dial, options={"start_scale": 0.5}), Patients()
     given = treat(agent, 120, world)
     assert set(given) <= {1.0, 2.0, 4.0, 8.0}
-    decision = agent.decide({"dose": 5.9, "weight": 70.0, "steep": 30.0})
+    decision = agent.ask({"dose": 5.9, "weight": 70.0, "steep": 30.0})
     assert (decision.limit, decision.action) == ("level", 4.0)
     learned = make_agent(dial=dial, options={"learned": True, "start_scale": 0.5})
     assert 4.0 in treat(learned, 120, Patients())
     easy = make_agent(dial=dial, options={"growth": growth.additive(0.0, 0.01)})
     world.cost = lambda context, setting: 0.0
     treat(easy, 40, world)
-    assert easy.decide(world.context()).limit == "full_dose"
+    assert easy.ask(world.context()).limit == "full_dose"
     with pytest.raises(InvalidInput, match=r"start = 0.5: lies below the dial's lowest level.*or an additive"):
-        make_agent(dial=dial).decide({"dose": 2.0, "weight": 70.0, "steep": 30.0})
+        make_agent(dial=dial).ask({"dose": 2.0, "weight": 70.0, "steep": 30.0})
 
 
 def test_a_declared_start_action_is_given_and_a_nominal_curve_is_read_through():
@@ -178,18 +178,18 @@ def test_a_declared_start_action_is_given_and_a_nominal_curve_is_read_through():
     given = treat(agent, 150, world)
     costs = 8.0 * np.array(hill(0.5).effect(np.array(given[100:]) / 20.0))
     assert 0.8 < costs.max() < 1.7
-    assert "settings are read through the dose curve" in agent.decide(world.context()).explain()
+    assert "settings are read through the dose curve" in agent.ask(world.context()).explain()
     exact = {"growth": growth.relative(1, 1, floor=0), "climb": None, "start_scale": None}
     exact = make_agent(options=exact, dose=hill(0.5), start_action=0.5)
     treat(exact, 60, world)
-    assert exact.decide(world.context()).guarantee == "bracket"
+    assert exact.ask(world.context()).guarantee == "bracket"
     cheap, world = make_agent(dose=hill(0.5), options={"growth": growth.additive(0.0, 0.1)}), Patients()
     world.cost = lambda context, setting: 0.0
     treat(cheap, 40, world)
-    assert cheap.decide(world.context()).action == 20.0
+    assert cheap.ask(world.context()).action == 20.0
     world.cost = lambda context, setting: 9.0
     treat(cheap, 30, world)
-    assert (cheap.decide(world.context()).guarantee, cheap.alarmed) == ("none", True)
+    assert (cheap.ask(world.context()).guarantee, cheap.alarmed) == ("none", True)
 
 
 def test_drift_beyond_the_bracket_is_found_and_a_person_resumes():
@@ -199,12 +199,12 @@ def test_drift_beyond_the_bracket_is_found_and_a_person_resumes():
     world.cost = lambda context, setting: 60.0 * setting / context["dose"]
     treat(agent, 40, world)
     assert agent.stop_reason in ("bracket_drift", "start_refuted")
-    doubtful = agent.decide(world.context())
+    doubtful = agent.ask(world.context())
     assert (doubtful.guarantee, doubtful.action) == ("none", 0.2)
     agent.resume()
     assert (agent.stop_reason, agent.evidence) == ("", pytest.approx(1.0))
     agent.resume(forget=True)
-    fresh = agent.decide(world.context())
+    fresh = agent.ask(world.context())
     assert (fresh.guarantee, agent.informative_rounds) == ("declared", 0)
     assert fresh.certificate["model"]["rounds"] == 0
 
@@ -214,7 +214,7 @@ def test_a_start_that_exceeds_too_often_is_refuted():
     world.cost = lambda context, setting: 3.0
     treat(agent, 10, world)
     assert agent.stop_reason == "start_refuted"
-    assert "the start is not safe" in agent.decide(world.context()).explain()
+    assert "the start is not safe" in agent.ask(world.context()).explain()
     assert agent.violations > 0
 
 
@@ -222,10 +222,10 @@ def test_a_start_that_was_refuted_is_not_the_fallback():
     agent = Agent(2, SPEC, policy=shield(base="dose", start_scale=None), dial=DIAL, start_action=1.0,
                   features=Features(names=("dose", "weight")))  # fmt: skip
     for _ in range(8):
-        decision = agent.decide({"dose": 4.0, "weight": 1.0})
-        agent.update(decision, reward=0.0, cost=5.0)
+        decision = agent.ask({"dose": 4.0, "weight": 1.0})
+        agent.tell(decision, reward=0.0, cost=5.0)
     assert agent.stop_reason == "start_refuted"
-    assert agent.decide({"dose": 4.0, "weight": 1.0}).action == 0.0
+    assert agent.ask({"dose": 4.0, "weight": 1.0}).action == 0.0
 
 
 def test_one_start_for_all_does_not_open_the_climb_for_large_bases():
@@ -233,8 +233,8 @@ def test_one_start_for_all_does_not_open_the_climb_for_large_bases():
                   features=Features(names=("dose", "weight")))  # fmt: skip
     advised = []
     for number in range(60):
-        decision = agent.decide({"dose": 1.0 if number % 2 else 10.0, "weight": 1.0})
-        agent.update(decision, reward=0.0, cost=0.4 * decision.action / 10.0)
+        decision = agent.ask({"dose": 1.0 if number % 2 else 10.0, "weight": 1.0})
+        agent.tell(decision, reward=0.0, cost=0.4 * decision.action / 10.0)
         advised += [decision.action] if not number % 2 else []
     assert advised[0] == 1.0
     assert max(later / earlier for earlier, later in pairwise(advised)) <= 1.25**2 + 1e-9
@@ -253,18 +253,18 @@ def test_a_nurse_who_rounds_down_climbs_too_and_one_who_halves_does_not_fall_bac
 def test_an_outcome_that_comes_after_its_bet_was_settled_changes_no_evidence():
     """The bet on an open round is settled after `PATIENCE` further rounds, as if the round had kept its threshold."""
     agent, world = make_agent(), Patients()
-    early = agent.decide(world.context())
+    early = agent.ask(world.context())
     treat(agent, PATIENCE + 5, world)
     before = agent.evidence
-    agent.update(early, reward=0.0, cost=50.0)
+    agent.tell(early, reward=0.0, cost=50.0)
     assert agent.evidence == before != 1.0
 
 
 def test_a_new_base_has_nothing_to_restate_before_a_first_outcome():
     agent, world = make_agent(options={"learned": True}), Patients()
     for _ in range(30):
-        agent.decide(world.context())
+        agent.ask(world.context())
     group = group_of(agent)
     assert group.bases.since == 19, "the newest with enough rounds since, though none of them is known"
     assert np.all(group.used == -math.inf)
-    assert agent.decide(world.context()).guarantee == "declared"
+    assert agent.ask(world.context()).guarantee == "declared"

@@ -62,10 +62,10 @@ def test_a_regressor_of_one_s_own_learns_the_base_and_calibrates_on_later_rounds
 def test_a_saved_regressor_is_fitted_again_to_the_same_outcomes(tmp_path):
     agent, world = model_agent(lag=2), Bent()
     treat(agent, 120, world)
-    late = [agent.decide(world.context()) for _ in range(2)]
+    late = [agent.ask(world.context()) for _ in range(2)]
     treat(agent, 15, world)
     for decision in late:
-        agent.update(decision, reward=0.0, cost=1.5)
+        agent.tell(decision, reward=0.0, cost=1.5)
     agent.save(tmp_path / "agent")
     with pytest.raises(InvalidInput, match="was saved with your own regressor"):
         Agent.load(tmp_path / "agent")
@@ -154,11 +154,11 @@ def test_while_a_regressor_fails_the_start_is_given_and_rounds_count_as_unknown(
     Remote.down = True
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        decision = agent.decide(context)
+        decision = agent.ask(context)
         assert (decision.action, decision.guarantee) == (decision.numbers["start"], "declared")
         assert "Your model gave no number" in decision.explain()
         json.dumps(decision.certificate, allow_nan=False)
-        agent.update(decision, reward=0.0, cost=0.0)
+        agent.tell(decision, reward=0.0, cost=0.0)
     Remote.down = False
     after = agent.preview(context)
     assert after.certificate["count"]["exceeding"][-1] == decision.round

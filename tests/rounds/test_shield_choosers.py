@@ -32,10 +32,10 @@ def live(agent, rounds, world, *, requests=False, reward=None):
     for number in range(rounds):
         context = world.context()
         asked = {"proposal": world.request(number)} if requests else {}
-        decision = agent.decide(context, **asked)
+        decision = agent.ask(context, **asked)
         cost = world.cost(context, decision.action)
         gain = (reward or world.reward)(context, decision.action)
-        agent.update(decision, reward=gain, cost=cost)
+        agent.tell(decision, reward=gain, cost=cost)
         lived.append((context, decision, cost, asked.get("proposal")))
     return lived
 
@@ -73,14 +73,14 @@ def test_whatever_is_chosen_the_cap_is_the_count_rule_s(chooser):
 def test_a_request_may_lie_below_the_start_and_above_the_dial_and_is_floored_to_a_level():
     agent = make_agent(options={"chooser": "request"})
     context = Patients().context()
-    asked = [agent.decide(context, proposal=proposal) for proposal in (0, 0.1, 900)]
+    asked = [agent.ask(context, proposal=proposal) for proposal in (0, 0.1, 900)]
     start = 0.25 * context["dose"]
     assert [each.action for each in asked] == [0.0, 0.1, pytest.approx(start)]
     assert [each.limit for each in asked] == ["request", "request", "shield_start"]
     assert asked[1].safe_action == pytest.approx(start)
     stepped = make_agent(options={"chooser": "request", "start_scale": 1.0}, dial=Dial(high=8, levels=[1, 2, 4, 8]))
     context = {"dose": 5.0, "weight": 70.0, "steep": 30.0}
-    asked = stepped.decide_many([context] * 4, proposals=[0.5, 1.0, 3.9, 8.0])
+    asked = stepped.ask_many([context] * 4, proposals=[0.5, 1.0, 3.9, 8.0])
     assert [each.action for each in asked] == [0.0, 1.0, 2.0, 4.0]
     assert [each.proposal_answer for each in asked] == ["lowered", "granted", "lowered", "lowered"]
     assert "Proposal: 3.9, lowered to 2, the dial's level below it." in asked[2].explain()
@@ -89,19 +89,19 @@ def test_a_request_may_lie_below_the_start_and_above_the_dial_and_is_floored_to_
 def test_a_decision_says_whether_its_proposal_was_granted_lowered_or_raised():
     agent = make_agent(options={"base": "proposal", "start_scale": 0.25})
     world, context = Wishes(), Patients().context()
-    lowered = agent.decide(context, proposal=8.0)
+    lowered = agent.ask(context, proposal=8.0)
     assert (lowered.proposal, lowered.proposal_answer, lowered.action) == (8.0, "lowered", 2.0)
     assert {name: lowered.certificate[name] for name in ("proposal", "proposal_answer")} == {
         "proposal": 8.0,
         "proposal_answer": "lowered",
     }
-    agent.update(lowered, reward=0.0, cost=0.1)
+    agent.tell(lowered, reward=0.0, cost=0.1)
     for _ in range(60):
-        decision = agent.decide(context, proposal=0.5)
-        agent.update(decision, reward=0.0, cost=world.cost(context, decision.action))
+        decision = agent.ask(context, proposal=0.5)
+        agent.tell(decision, reward=0.0, cost=world.cost(context, decision.action))
     assert decision.proposal_answer == "raised"
     assert decision.action > 0.5
-    plain = make_agent().decide(context)
+    plain = make_agent().ask(context)
     assert (plain.proposal, plain.proposal_answer) == (None, "")
     assert "proposal" not in plain.certificate
     assert "Proposal" not in plain.explain()
@@ -116,10 +116,10 @@ def test_what_is_asked_of_a_request_and_what_is_not():
         (-0.5, "proposal = -0.5: must be at least 0, the dial's low end"),
     ]:
         with pytest.raises(InvalidInput, match=words):
-            agent.decide(context, proposal=proposal)
+            agent.ask(context, proposal=proposal)
     assert agent.decisions == 0
     with pytest.raises(InvalidInput, match="is not this policy's base, nor a request"):
-        make_agent().decide(context, proposal=1.0)
+        make_agent().ask(context, proposal=1.0)
     for options, words in [
         ({"chooser": "request", "base": "proposal"}, "base = 'proposal': is the proposal, which is the request"),
         ({"chooser": "best"}, "chooser = 'best': must be one of largest, request, sign, target"),
@@ -136,13 +136,13 @@ def test_low_requests_neither_open_the_climb_nor_close_it():
     agent, world = make_agent(options={"chooser": "request"}), Wishes()
     for _ in range(60):
         context = world.context()
-        decision = agent.decide(context, proposal=20.0)
-        agent.update(decision, reward=0.0, cost=world.cost(context, decision.action))
+        decision = agent.ask(context, proposal=20.0)
+        agent.tell(decision, reward=0.0, cost=world.cost(context, decision.action))
     context = {"dose": 4.0, "weight": 70.0, "steep": 30.0}
     before = agent.preview(context, proposal=20.0).action
     for _ in range(10):
-        decision = agent.decide(context, proposal=0.6 * before)
-        agent.update(decision, reward=0.0, cost=world.cost(context, decision.action))
+        decision = agent.ask(context, proposal=0.6 * before)
+        agent.tell(decision, reward=0.0, cost=world.cost(context, decision.action))
     after = agent.preview(context, proposal=20.0)
     assert 0.7 * before < after.action <= 1.25 * before * (1 + 1e-9)
 
@@ -210,16 +210,16 @@ def test_previews_fit_the_chooser_ahead_and_change_nothing():
     for _ in range(60):
         context = world.context()
         seen, again = agent.preview(context), agent.preview(context)
-        decision = agent.decide(context)
+        decision = agent.ask(context)
         assert seen.action == again.action == decision.action
-        agent.update(decision, reward=world.reward(context, decision.action), cost=world.cost(context, decision.action))
+        agent.tell(decision, reward=world.reward(context, decision.action), cost=world.cost(context, decision.action))
 
 
 def test_rounds_that_were_given_nothing_tell_no_reward():
     agent = Agent(2, SPEC, policy=shield(base="dose", chooser="sign", start_scale=0.5), dial=Dial(high=20),
                   features=Features(names=("dose", "weight")))  # fmt: skip
-    decision = agent.decide({"dose": 4.0, "weight": 1.0})
-    agent.update(decision, action=0.0, reward=5.0, cost=0.0)
+    decision = agent.ask({"dose": 4.0, "weight": 1.0})
+    agent.tell(decision, applied_action=0.0, reward=5.0, cost=0.0)
     rewards = agent._rounds.learning._state.rewards
     assert (rewards.count, rewards.fitted) == (0, 0)
 
@@ -230,7 +230,7 @@ def test_a_reward_may_be_left_out_where_nothing_is_chosen_by_it(chooser, tmp_pat
     given = {"proposal": 3.0} if chooser == "request" else {}
     for name, reward in (("silent", {}), ("told", {"reward": 0.0})):
         agent = make_agent(options={"chooser": chooser})
-        agent.update(agent.decide({"dose": 4.0, "weight": 70.0, "steep": 0.0}, **given), cost=1.0, **reward)
+        agent.tell(agent.ask({"dose": 4.0, "weight": 70.0, "steep": 0.0}, **given), cost=1.0, **reward)
         agent.save(tmp_path / f"{name}.npz")
     assert (tmp_path / "silent.npz").read_bytes() == (tmp_path / "told.npz").read_bytes()
 
@@ -238,6 +238,6 @@ def test_a_reward_may_be_left_out_where_nothing_is_chosen_by_it(chooser, tmp_pat
 @pytest.mark.parametrize("chooser", ["sign", "target"])
 def test_a_reward_must_be_reported_where_it_is_learned_from(chooser):
     agent = make_agent(options={"chooser": chooser})
-    decision = agent.decide({"dose": 4.0, "weight": 70.0, "steep": 0.0})
+    decision = agent.ask({"dose": 4.0, "weight": 70.0, "steep": 0.0})
     with pytest.raises(InvalidInput, match="reward = None: must be reported: hp_shield learns from it"):
-        agent.update(decision, cost=1.0)
+        agent.tell(decision, cost=1.0)

@@ -38,9 +38,9 @@ def live(agent, rounds, world, **asked):
     lived = []
     for _ in range(rounds):
         context = world.context()
-        decision = agent.decide(context, **asked)
+        decision = agent.ask(context, **asked)
         cost = world.cost(context, decision.action)
-        agent.update(decision, reward=0.0, cost=cost)
+        agent.tell(decision, reward=0.0, cost=cost)
         lived.append((context, decision, cost))
     return lived
 
@@ -80,7 +80,7 @@ def test_a_rare_fragile_group_keeps_its_own_risk_which_pooled_rounds_do_not():
 def test_the_certificate_names_the_group_and_counts_within_it():
     agent = grouped()
     live(agent, 80, Wards(rare=0.3))
-    decision = agent.decide({"dose": 4.0, "ward": 1.0})
+    decision = agent.ask({"dose": 4.0, "ward": 1.0})
     told = decision.certificate
     json.dumps(told)
     assert told["group"] == "1"
@@ -98,8 +98,8 @@ def test_the_certificate_names_the_group_and_counts_within_it():
 def test_saved_groups_go_on_alike(options, tmp_path):
     agent, world = grouped(**options), Wards(rare=0.3)
     live(agent, 70, world)
-    waiting, left = agent.decide(world.context()), agent.decide(world.context())
-    agent.update(left, action=0.0, reward=0.0, cost=0.0, unrelated=True)
+    waiting, left = agent.ask(world.context()), agent.ask(world.context())
+    agent.tell(left, applied_action=0.0, reward=0.0, cost=0.0, unrelated=True)
     agent.save(tmp_path / "agent")
     policy = agent.policy if "group" in options else None
     agents = [agent, Agent.load(tmp_path / "agent", policy=policy)]
@@ -107,7 +107,7 @@ def test_saved_groups_go_on_alike(options, tmp_path):
         agents.append(pickle.loads(pickle.dumps(agent)))  # noqa: S301 -- it was written just before
     raw = dict(zip(NAMES.names, waiting.context.tolist(), strict=True))
     for each in agents:
-        each.update(context=raw, action=waiting.action, reward=0.0, cost=1.0, round=waiting.round)
+        each.tell(context=raw, applied_action=waiting.action, reward=0.0, cost=1.0, round=waiting.round)
     given = [[decision.action for _, decision, _ in live(each, 40, Wards(5))] for each in agents]
     assert all(each == given[0] for each in given)
     told = [each.preview({"dose": 4.0, "ward": 1.0}).certificate for each in agents]
@@ -145,9 +145,9 @@ def test_groups_that_cannot_be_are_refused():
         Lanes(shield(base=0, group=3), SPEC, dim=3, lanes=(1,))
     context = {"dose": 4.0, "ward": 1.0}
     with pytest.raises(InvalidInput, match=r"group\(context\) = None: must be a text or a number"):
-        grouped(group=lambda raw: None).decide(context)
+        grouped(group=lambda raw: None).ask(context)
     with pytest.raises(InvalidInput, match=r"group: your function failed on this context \(KeyError: 'age'\)"):
-        grouped(group=lambda raw: raw["age"]).decide(context)
+        grouped(group=lambda raw: raw["age"]).ask(context)
 
 
 def test_the_level_of_late_and_raised_rounds_is_bounded_for_any_sequence():
@@ -158,7 +158,7 @@ def test_the_level_of_late_and_raised_rounds_is_bounded_for_any_sequence():
     for _ in range(10):
         agent, waiting = make_agent(options={"adapt": 0.3, "climb": None}), []
         for _ in range(100):
-            waiting.append(agent.decide({"dose": 4.0, "weight": 70.0, "steep": 30.0}))
+            waiting.append(agent.ask({"dose": 4.0, "weight": 70.0, "steep": 30.0}))
             if agent.alarmed:
                 agent.resume()
             while len(waiting) > 3 * rng.random():
@@ -166,7 +166,7 @@ def test_the_level_of_late_and_raised_rounds_is_bounded_for_any_sequence():
                 raised = rng.random() < 0.1
                 over = raised or (decision.numbers["level"] > 0.0 and rng.random() < 0.8)
                 applied = min(20.0, 1.5 * decision.action) if raised else decision.action
-                agent.update(decision, action=applied, reward=0.0, cost=9.0 if over else 0.1)
+                agent.tell(decision, applied_action=applied, reward=0.0, cost=9.0 if over else 0.1)
         said = agent.preview({"dose": 4.0, "weight": 70.0, "steep": 30.0}).certificate["adaptive"]
         assert said["exceeded"] <= said["bound"] - said["open"] + 1e-9
         assert said["known"] < 100
@@ -176,16 +176,16 @@ def test_a_saved_level_goes_on_alike(tmp_path):
     agent, world = make_agent(options={"adapt": 0.1, "lag": 1}), Patients()
     for _ in range(60):
         context = world.context()
-        decision = agent.decide(context)
-        agent.update(decision, reward=0.0, cost=world.cost(context, decision.action))
+        decision = agent.ask(context)
+        agent.tell(decision, reward=0.0, cost=world.cost(context, decision.action))
     context = world.context()
-    waiting = agent.decide_many([context] * 2)
+    waiting = agent.ask_many([context] * 2)
     agent.save(tmp_path / "agent")
     loaded = Agent.load(tmp_path / "agent")
     raw = dict(zip(("dose", "weight", "steep"), (context[name] for name in ("dose", "weight", "steep")), strict=True))
     for each in (agent, loaded):
         for decision in waiting:
-            each.update(context=raw, action=decision.action, reward=0.0, cost=9.0, round=decision.round)
+            each.tell(context=raw, applied_action=decision.action, reward=0.0, cost=9.0, round=decision.round)
     one, two = (each.preview(context) for each in (agent, loaded))
     assert one.certificate == two.certificate
     assert one.numbers["level"] < 0.1

@@ -13,8 +13,8 @@ from tests.rounds.shield_world import RISK, SPEC, ZERO_ONE, Patients, make_agent
 def test_proposals_are_scaled_and_must_be_numbers_above_nothing():
     agent = make_agent(options={"base": "proposal"})
     context = Patients().context()
-    assert agent.decide(context, proposal=8).action == 2.0
-    assert [each.action for each in agent.decide_many([context] * 2, proposals=[4, 12])] == [1.0, 3.0]
+    assert agent.ask(context, proposal=8).action == 2.0
+    assert [each.action for each in agent.ask_many([context] * 2, proposals=[4, 12])] == [1.0, 3.0]
     for proposal, words in [
         (None, r"proposal = None: is missing, and it is this policy's base; give it with the question: proposal=..."),
         ("8", "proposal = '8': must be a number"),
@@ -23,16 +23,16 @@ def test_proposals_are_scaled_and_must_be_numbers_above_nothing():
         (100.0, r"proposal = 100: may be mistyped: it gives a start above the dial's end \(25, above 20\); if it is"),
     ]:
         with pytest.raises(InvalidInput, match=words):
-            agent.decide(context, proposal=proposal)
+            agent.ask(context, proposal=proposal)
         with pytest.raises(InvalidInput, match="row 1: " + words):
-            agent.decide_many([context] * 2, proposals=[4, proposal])
+            agent.ask_many([context] * 2, proposals=[4, proposal])
     with pytest.raises(InvalidInput, match="must have one value for each of 2 contexts"):
-        agent.decide_many([context] * 2, proposals=[1])
+        agent.ask_many([context] * 2, proposals=[1])
     assert agent.decisions == 3
     with pytest.raises(InvalidInput, match=r"proposal = 1\.0: is not this policy's base"):
-        make_agent().decide(context, proposal=1)
+        make_agent().ask(context, proposal=1)
     with pytest.raises(InvalidInput, match="proposal = 1: is not for hp_probe"):
-        Agent(2, make_spec()).decide([0.1, 0.1], proposal=1)
+        Agent(2, make_spec()).ask([0.1, 0.1], proposal=1)
 
 
 @pytest.mark.parametrize(
@@ -91,35 +91,35 @@ def test_a_question_that_cannot_be_answered_changes_nothing():
         ({"dose": math.inf}, r"context\['dose'\] = inf"),
     ]:
         with pytest.raises(InvalidInput, match=words):
-            agent.decide({**good, **wrong})
+            agent.ask({**good, **wrong})
         with pytest.raises(InvalidInput, match="row 1: " + words):
-            agent.decide_many([good, {**good, **wrong}])
+            agent.ask_many([good, {**good, **wrong}])
     with pytest.raises(InvalidInput, match=r"baseline_cost = 0.5: is not for hp_shield; report the whole cost"):
-        agent.decide(good, baseline_cost=0.5)
+        agent.ask(good, baseline_cost=0.5)
     assert (agent.decisions, agent.preview({"dose": 4.0, "weight": 70.0, "steep": 30.0}).action) == (12, before)
     failing = make_agent(options={"base": lambda raw: raw["none"]})
     with pytest.raises(InvalidInput, match=r"base: your function failed on this context \(KeyError: 'none'\)"):
-        failing.decide(good)
+        failing.ask(good)
 
 
 def test_outcomes_are_of_rounds_that_it_decided():
     agent = make_agent()
     context = Patients().context()
     with pytest.raises(InvalidInput, match=r"no round is open.*learns from rounds that it decided"):
-        agent.update(context, 1.0, 0.0, 0.5)
-    agent.decide(context)
+        agent.tell(context, 1.0, 0.0, 0.5)
+    agent.ask(context)
     with pytest.raises(InvalidInput, match="differs from that of round 1"):
-        agent.update({**context, "dose": 5.5}, 1.0, 0.0, 0.5)
-    agent.update(context, 1.0, 0.0, 0.5)
+        agent.tell({**context, "dose": 5.5}, 1.0, 0.0, 0.5)
+    agent.tell(context, 1.0, 0.0, 0.5)
     assert agent.informative_rounds == 1
 
 
 def test_costs_of_a_spread_bracket_are_0_or_1():
     agent = make_agent(options={"growth": growth.spread(1.25, 0.5)}, spec=ZERO_ONE)
-    decision = agent.decide(Patients().context())
+    decision = agent.ask(Patients().context())
     with pytest.raises(InvalidInput, match=r"cost = 0.2: must be 0 or 1 for .* its bracket"):
-        agent.update(decision, reward=0.0, cost=0.2)
-    agent.update(decision, reward=0.0, cost=1.0)
+        agent.tell(decision, reward=0.0, cost=0.2)
+    agent.tell(decision, reward=0.0, cost=1.0)
     assert agent.violations == 1
 
 

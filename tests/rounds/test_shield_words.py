@@ -13,7 +13,7 @@ from tests.rounds.shield_world import DIAL, RISK, SPEC, ZERO_ONE, Patients, make
 def test_the_certificate_says_which_rounds_would_have_exceeded_and_why():
     agent = make_agent()
     treat(agent, 120)
-    decision = agent.decide({"dose": 4.0, "weight": 70.0, "steep": 30.0})
+    decision = agent.ask({"dose": 4.0, "weight": 70.0, "steep": 30.0})
     told, words = decision.certificate, decision.explain()
     json.dumps(told)
     count = told["count"]
@@ -33,9 +33,9 @@ def test_the_certificate_says_which_rounds_would_have_exceeded_and_why():
         "The start: 1 U",
     ):
         assert part in words
-    later = agent.decide({"dose": 4.0, "weight": 70.0, "steep": 30.0})
+    later = agent.ask({"dose": 4.0, "weight": 70.0, "steep": 30.0})
     before = [json.dumps(each.certificate) for each in (decision, later)]
-    agent.update(decision, reward=0.0, cost=0.1)
+    agent.tell(decision, reward=0.0, cost=0.1)
     treat(agent, 30, Patients(9))
     assert [json.dumps(each.certificate) for each in (decision, later)] == before
     assert later.certificate["count"]["unknown"] == 1
@@ -71,7 +71,7 @@ def test_each_option_is_put_in_words(options, words):
     world.cost = lambda context, setting: 0.0 if spread else 3.0 if options.get("direction") else 0.5
     treat(agent, 150, world, ask=ask)
     context = {"dose": 4.0, "weight": 70.0, "steep": 30.0}
-    decision = agent.decide(context, **(ask(context) if ask else {}))
+    decision = agent.ask(context, **(ask(context) if ask else {}))
     assert decision.guarantee == "bracket"
     assert words in decision.explain()
     json.dumps(decision.certificate)
@@ -102,16 +102,16 @@ def test_the_words_speak_of_steps_for_which_the_dial_has_room(bracket, dial, wor
     world = Patients()
     world.cost = lambda context, setting: 0.5
     treat(agent, 40, world)
-    assert words in agent.decide({"dose": 4.0, "weight": 70.0, "steep": 30.0}).certificate["statement"]
+    assert words in agent.ask({"dose": 4.0, "weight": 70.0, "steep": 30.0}).certificate["statement"]
 
 
 def test_a_certificate_of_0_or_1_counts_at_most_as_many_rounds_as_may_exceed():
     agent = make_agent(options={"growth": growth.spread(1.1, 0.5), "base": lambda raw: 4.0}, spec=ZERO_ONE)
     for _ in range(150):
-        decision = agent.decide({"dose": 4.0, "weight": 70.0, "steep": 30.0})
+        decision = agent.ask({"dose": 4.0, "weight": 70.0, "steep": 30.0})
         count = decision.certificate["count"]
         assert count["would_exceed"] <= count["may_exceed"]
-        agent.update(decision, reward=0.0, cost=0.0)
+        agent.tell(decision, reward=0.0, cost=0.0)
     assert decision.guarantee == "bracket"
 
 
@@ -124,7 +124,7 @@ def test_the_words_say_when_the_guarantee_is_of_the_true_cost_and_where_the_brac
         agent, world = make_agent(options={"growth": growth.additive(0.1, 0.5, error=0.25)}, spec=spec), Patients()
         world.cost = lambda context, setting: 0.5
         treat(agent, 40, world)
-        said = agent.decide(world.context()).certificate["statement"]
+        said = agent.ask(world.context()).certificate["statement"]
         assert event in said
         assert beyond in said
 
@@ -132,7 +132,7 @@ def test_the_words_say_when_the_guarantee_is_of_the_true_cost_and_where_the_brac
 def test_the_words_say_where_the_dial_begins_above_the_declared_share():
     agent = make_agent(dial=Dial(low=2.0, high=20.0, unit="U"))
     for dose, part in ((4.0, "or, where that is less, the dial's lowest (here 2 U)"), (10.0, "setting (here 2.5 U)")):
-        told = agent.decide({"dose": dose, "weight": 70.0, "steep": 30.0}).certificate
+        told = agent.ask({"dose": dose, "weight": 70.0, "steep": 30.0}).certificate
         assert part in told["assumptions"][0]
 
 
@@ -142,9 +142,9 @@ def test_the_level_follows_the_outcomes_and_the_certificate_prints_the_long_run_
     sane = world.cost
     world.cost = lambda context, setting: 5.0
     treat(agent, 3, world, applied=lambda advised: 0.9 * advised)
-    raised = agent.decide(world.context())
-    agent.update(raised, action=raised.action + 1.0, reward=0.0, cost=9.0)
-    decision = agent.decide(world.context())
+    raised = agent.ask(world.context())
+    agent.tell(raised, applied_action=raised.action + 1.0, reward=0.0, cost=9.0)
+    decision = agent.ask(world.context())
     told = decision.certificate["adaptive"]
     assert (told["known"], told["open"]) == (43, 0)
     assert told["exceeded"] <= told["bound"]
@@ -158,12 +158,12 @@ def test_the_level_follows_the_outcomes_and_the_certificate_prints_the_long_run_
 def test_many_rounds_that_would_have_exceeded_are_counted_and_the_last_ones_named():
     agent, world = make_agent(spec=SafetySpec(threshold=2.0, violation_risk=0.5, guarantee="bracket")), Patients()
     treat(agent, 120, world)
-    decision = agent.decide(world.context())
+    decision = agent.ask(world.context())
     count = len(decision.certificate["count"]["exceeding"])
     assert f" and {count - 20} earlier ones." in decision.explain()
     easy, world.cost = make_agent(), lambda context, setting: 0.0
     treat(easy, 30, world)
-    assert "Would have exceeded 2: none of them." in easy.decide(world.context()).explain()
+    assert "Would have exceeded 2: none of them." in easy.ask(world.context()).explain()
 
 
 def test_the_sentence_is_about_the_scale_that_was_counted_where_the_start_is_above_it():
@@ -172,9 +172,9 @@ def test_the_sentence_is_about_the_scale_that_was_counted_where_the_start_is_abo
     rng = np.random.default_rng(1)
     for _ in range(120):
         dose = float(rng.uniform(2.0, 10.0))
-        decision = agent.decide({"dose": dose, "weight": 1.0})
-        agent.update(decision, reward=0.0, cost=2.0 * decision.action / (dose * math.exp(0.3 * rng.normal())))
-    small = agent.decide({"dose": 1.0, "weight": 1.0})
+        decision = agent.ask({"dose": dose, "weight": 1.0})
+        agent.tell(decision, reward=0.0, cost=2.0 * decision.action / (dose * math.exp(0.3 * rng.normal())))
+    small = agent.ask({"dose": 1.0, "weight": 1.0})
     assert small.action == 2.0
     seen = small.numbers
     assert seen["counted"] < 1.0
@@ -186,8 +186,8 @@ def test_the_sentence_is_about_the_scale_that_was_counted_where_the_start_is_abo
 def test_a_certificate_stays_as_it_was_when_the_last_round_is_reported():
     agent, world = make_agent(), Patients()
     treat(agent, 60, world)
-    last = agent.decide(world.context())
+    last = agent.ask(world.context())
     preview = agent.preview(world.context())
     before = json.dumps(preview.certificate["count"])
-    agent.update(last, reward=0.0, cost=1.0)
+    agent.tell(last, reward=0.0, cost=1.0)
     assert json.dumps(preview.certificate["count"]) == before

@@ -46,7 +46,7 @@ def test_a_spec_file_makes_an_agent():
     agent = parse_spec(spec_text(FULL)).agent()
     assert agent.policy.options["probe"] == 0.1
     assert agent.dial.unit == "mg"
-    assert agent.decide({"age": 60, 'the "other"': 1}).action >= 0
+    assert agent.ask({"age": 60, 'the "other"': 1}).action >= 0
     assert parse_spec(EXAMPLE).agent(policy="hp_ucb").policy.name == "hp_ucb"
     with pytest.raises(InvalidInput, match="dim"):
         SpecFile(spec=make_spec()).agent()

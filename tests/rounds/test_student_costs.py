@@ -26,9 +26,9 @@ def play(agent, rounds, seed=0):
     rng, rows = np.random.default_rng(seed), []
     for _ in range(rounds):
         context = rng.standard_normal(2)
-        decision = agent.decide(context)
+        decision = agent.ask(context)
         told = outcome(rng, context, decision.intensity)
-        agent.update(decision, **told)
+        agent.tell(decision, **told)
         rows.append((context, {name: cost / decision.intensity for name, cost in told["cost"].items()}, decision))
     return rows
 
@@ -83,10 +83,10 @@ def test_a_round_with_an_unknown_cost_is_lost_unless_vouched_for():
     agent, rng = Agent(2, SPEC, start_action=0.05), np.random.default_rng(2)
     play(agent, 10)
     context = rng.standard_normal(2)
-    agent.update(agent.decide(context), **outcome(rng, context, 0.1, unknown=True), unrelated=True)
+    agent.tell(agent.ask(context), **outcome(rng, context, 0.1, unknown=True), unrelated=True)
     assert agent.preview(context).guarantee == "student"
-    agent.update(agent.decide(context), **outcome(rng, context, 0.1, unknown=True))
-    held = agent.decide(context)
+    agent.tell(agent.ask(context), **outcome(rng, context, 0.1, unknown=True))
+    held = agent.ask(context)
     assert (held.guarantee, held.limit) == ("declared", "open_rounds")
     agent.resume(forget=True, unrelated=True)
     assert play(agent, 6)[-1][2].guarantee == "student"
@@ -97,10 +97,10 @@ def test_rising_costs_stop_the_agent_at_the_number_of_costs_times_the_evidence(t
     play(agent, 40)
     while agent.stop_reason == "":
         context = rng.standard_normal(2)
-        decision = agent.decide(context)
+        decision = agent.ask(context)
         told = outcome(rng, context, decision.intensity)
         told["cost"]["load"] += 0.6 * decision.intensity
-        agent.update(decision, **told)
+        agent.tell(decision, **told)
         learner = agent._rounds.learning
         parts = zip(learner._state, learner.policy.parts.values(), strict=True)
         each = [part.evidence(own) for own, part in parts]
@@ -113,12 +113,12 @@ def test_rising_costs_stop_the_agent_at_the_number_of_costs_times_the_evidence(t
     agent.resume()
     twin.resume()
     context = rng.standard_normal(2)
-    assert twin.decide(context).certificate == agent.decide(context).certificate
+    assert twin.ask(context).certificate == agent.ask(context).certificate
     assert agent.evidence == 1.0 / 2.0
     assert agent.cost_coef.shape == (2, 2)
-    agent.update(context, 0.1, **outcome(rng, context, 0.1))
+    agent.tell(context, 0.1, **outcome(rng, context, 0.1))
     with pytest.raises(InvalidInput, match="no round is open"):
-        agent.update(context, 0.1, **outcome(rng, context, 0.1))
+        agent.tell(context, 0.1, **outcome(rng, context, 0.1))
 
 
 def test_where_one_cost_has_no_bound_nothing_is_proved():
@@ -141,17 +141,17 @@ def test_costs_with_curves_of_their_own_and_a_start_from_constants():
     costs = {"heat": Cost(threshold=0.5, noise=0.2, curve=hill(ed50=0.5)), "load": Cost(threshold=0.3, noise=0.2)}
     constants = {"coefficient_bound": 0.5, "context_bound": 4.0}
     agent = Agent(2, SafetySpec(costs=costs, **RISKS, **constants))
-    first = agent.decide([0.1, 0.2])
+    first = agent.ask([0.1, 0.2])
     assert first.guarantee == "certified"
     assert 0 < first.action < 1
-    agent.update(first, reward=0.0, cost={"heat": 0.0, "load": 0.0})
+    agent.tell(first, reward=0.0, cost={"heat": 0.0, "load": 0.0})
     play(agent, 8)
-    assert agent.decide([0.1, 0.2]).guarantee == "student"
+    assert agent.ask([0.1, 0.2]).guarantee == "student"
 
 
 def test_a_withheld_round_of_the_past_is_refused_with_several_costs_too():
     """A nurse who withholds what she fears would bias the bound."""
     agent = Agent(2, SPEC, start_action=0.05)
     with pytest.raises(InvalidInput, match="which rounds get nothing must not depend on outcomes"):
-        agent.update([1.0, 0.0], 0.0, 0.0, {"heat": 0.0, "load": 0.0})
+        agent.tell([1.0, 0.0], 0.0, 0.0, {"heat": 0.0, "load": 0.0})
     assert agent.informative_rounds == 0

@@ -35,9 +35,9 @@ def play(agent, rounds, seed=0, draw=lambda rng: rng.standard_normal(), rise=0.0
     rng, made = np.random.default_rng(seed), []
     for _ in range(rounds):
         context = rng.standard_normal(2)
-        decision = agent.decide(context)
+        decision = agent.ask(context)
         cost = decision.intensity * (context @ COEF + 0.2 * draw(rng) + rise)
-        agent.update(decision, reward=decision.intensity * 0.5, cost=float(cost))
+        agent.tell(decision, reward=decision.intensity * 0.5, cost=float(cost))
         made.append(decision)
     return made
 
@@ -52,7 +52,7 @@ def test_the_dose_is_the_smaller_of_both_and_the_start_until_both_have_a_bound()
         context = rng.standard_normal(2)
         noise = float(0.2 * rng.standard_normal())
         foreseen = both.preview(context)
-        decisions = [agent.decide(context) for agent in (both, one, two)]
+        decisions = [agent.ask(context) for agent in (both, one, two)]
         assert foreseen.safe_action == decisions[0].safe_action
         own, student, other = decisions
         ready = student.guarantee == "student" and other.guarantee == "conformal"
@@ -66,7 +66,7 @@ def test_the_dose_is_the_smaller_of_both_and_the_start_until_both_have_a_bound()
         else:
             assert own.safe_action == 0.05
         for agent, decision in zip((both, one, two), decisions, strict=True):
-            agent.update(decision, reward=0.5 * decision.intensity, cost=decision.intensity * (context @ COEF + noise))
+            agent.tell(decision, reward=0.5 * decision.intensity, cost=decision.intensity * (context @ COEF + noise))
     assert met == {True, False}
     facts = own.certificate
     assert (
@@ -119,9 +119,9 @@ def test_the_agent_stops_only_when_both_assumptions_look_broken(tmp_path):
     twin = Agent.load(tmp_path / "agent")
     for each in (agent, twin):
         each.resume()
-    assert twin.decide([0.1, 0.2]).certificate == agent.decide([0.1, 0.2]).certificate
+    assert twin.ask([0.1, 0.2]).certificate == agent.ask([0.1, 0.2]).certificate
     agent.resume(forget=True)
-    assert agent.decide([0.1, 0.2]).limit == "forgotten"
+    assert agent.ask([0.1, 0.2]).limit == "forgotten"
 
 
 def test_a_study_starts_anew_and_is_read_back_with_both_bounds(tmp_path):

@@ -34,17 +34,17 @@ def forgetting(chance, *, risk, rounds, runs, seed=0, blind=0, **vouched):
     for _ in range(runs):
         agent, begun = Agent(1, spec, start_action=0.02), False
         for number in range(rounds):
-            decision, noise = agent.decide([1.0]), rng.standard_normal()
+            decision, noise = agent.ask([1.0]), rng.standard_normal()
             cost = decision.intensity * (1.0 + noise)
             if number >= 10:
                 known = decision.guarantee == "student"
                 counts += [cost > 0.5, 1, known and cost > 0.5, known, known and begun]
             if not blind and noise > limit:
-                agent.update(decision, unrelated=False)
+                agent.tell(decision, unrelated=False)
                 agent.resume(forget=True, **vouched)
                 begun = True
             else:
-                agent.update(decision, reward=decision.intensity, cost=cost)
+                agent.tell(decision, reward=decision.intensity, cost=cost)
             if blind and number % blind == blind - 1:
                 agent.resume(forget=True, **vouched)
     return counts
@@ -89,11 +89,11 @@ def failing_studies(every, *, rounds, runs, failure=0.3, risk=0.3):
         for number in range(rounds):
             if every and number and number % every == 0:
                 agent.resume(forget=True)
-            decision = agent.decide([1.0])
+            decision = agent.ask([1.0])
             upper = decision.numbers["cost_upper"]
             bad |= upper is not None and upper < least - 1e-12
             cost = decision.intensity * (1.0 + rng.standard_normal())
-            agent.update(decision, reward=decision.intensity, cost=cost)
+            agent.tell(decision, reward=decision.intensity, cost=cost)
         failed += bad
     return failed
 
@@ -111,8 +111,8 @@ def test_each_epoch_of_the_anytime_guarantee_spends_its_part_and_says_so():
     rng, spent = np.random.default_rng(0), []
     for epoch in range(1, 4):
         for _ in range(60):
-            decision = agent.decide([1.0])
-            agent.update(decision, reward=0.0, cost=decision.intensity * (0.1 + 0.1 * rng.standard_normal()))
+            decision = agent.ask([1.0])
+            agent.tell(decision, reward=0.0, cost=decision.intensity * (0.1 + 0.1 * rng.standard_normal()))
         facts = decision.certificate
         assert facts["guarantee"] == "student"
         assert facts["new_starts"] == epoch - 1
@@ -136,16 +136,16 @@ def withheld_past(chance, *, risk, runs, told=200, rounds=10):
         agent = Agent(1, spec, start_action=0.02)
         if withheld.size:
             with pytest.raises(InvalidInput) as refused:
-                agent.update([1.0], 0.0, 0.0, 0.0)
+                agent.tell([1.0], 0.0, 0.0, 0.0)
             whole = re.search("leave out the whole past", str(refused.value))
             noise = noise[:0] if whole else noise[withheld[-1] + 1 :]
         for each in noise:
-            agent.update([1.0], 0.1, 0.1, 0.1 * (1.0 + each))
+            agent.tell([1.0], 0.1, 0.1, 0.1 * (1.0 + each))
         for _ in range(rounds):
-            decision = agent.decide([1.0])
+            decision = agent.ask([1.0])
             cost, known = decision.intensity * (1.0 + rng.standard_normal()), decision.guarantee == "student"
             counts += [cost > 0.5, 1, known and cost > 0.5, known]
-            agent.update(decision, reward=decision.intensity, cost=cost)
+            agent.tell(decision, reward=decision.intensity, cost=cost)
     return counts
 
 
@@ -165,8 +165,8 @@ def agent_of(**options):
 def play(agent, rounds, seed=0):
     rng = np.random.default_rng(seed)
     for _ in range(rounds):
-        decision = agent.decide([1.0])
-        agent.update(decision, reward=0.0, cost=decision.intensity * (0.3 + 0.1 * rng.standard_normal()))
+        decision = agent.ask([1.0])
+        agent.tell(decision, reward=0.0, cost=decision.intensity * (0.3 + 0.1 * rng.standard_normal()))
     return decision
 
 
@@ -192,9 +192,9 @@ def test_a_certificate_says_which_new_starts_and_delays_its_guarantee_allows():
     facts = play(agent, 40).certificate
     assert any("no rounds were forgotten" in line for line in facts["assumptions"])
     assert any("costs exceed more often among the rounds with a bound" in line for line in facts["assumptions"])
-    agent.update(agent.decide([1.0]), unrelated=False)
+    agent.tell(agent.ask([1.0]), unrelated=False)
     play(agent, 3)
-    assert "only if you can vouch" in agent.decide([1.0]).explain()
+    assert "only if you can vouch" in agent.ask([1.0]).explain()
 
 
 def test_what_is_said_about_forgetting_is_checked():
@@ -234,8 +234,8 @@ def test_rounds_from_before_a_resume_are_no_evidence_after_it():
     """They were not counted as rounds that would keep their bound, so they cannot be counted as having broken it."""
     agent = agent_of(guarantee="anytime", mixture_ridge=1.0)
     play(agent, 80)
-    late = [agent.decide([1.0]) for _ in range(3)]
+    late = [agent.ask([1.0]) for _ in range(3)]
     agent.resume()
     for decision in late:
-        agent.update(decision, reward=0.0, cost=9.0 * decision.intensity)
+        agent.tell(decision, reward=0.0, cost=9.0 * decision.intensity)
     assert agent.evidence == 1.0

@@ -21,24 +21,24 @@ def agent_of(**changes):
 
 
 def by_decision(agent, share, cost):
-    decision = agent.decide(X)
-    agent.update(decision, action=min(1.0, share * decision.action), reward=0.1, cost=cost)
+    decision = agent.ask(X)
+    agent.tell(decision, applied_action=min(1.0, share * decision.action), reward=0.1, cost=cost)
 
 
 def by_context(agent, share, cost):
-    decision = agent.decide(X)
-    agent.update(X, min(1.0, share * decision.action), 0.1, cost)
+    decision = agent.ask(X)
+    agent.tell(X, min(1.0, share * decision.action), 0.1, cost)
 
 
 def by_many(agent, share, cost):
-    decision = agent.decide(X)
-    agent.update_many([X], [min(1.0, share * decision.action)], [0.1], [cost])
+    decision = agent.ask(X)
+    agent.tell_many([X], [min(1.0, share * decision.action)], [0.1], [cost])
 
 
 def by_number_after_loading(agent, share, cost):
     """The report of a round that was open when the agent was saved, by its number."""
-    decision = agent.decide(X)
-    agent.update(X, min(1.0, share * decision.action), 0.1, cost, round=decision.round)
+    decision = agent.ask(X)
+    agent.tell(X, min(1.0, share * decision.action), 0.1, cost, round=decision.round)
 
 
 REPORTS = [by_decision, by_context, by_many, by_number_after_loading]
@@ -71,20 +71,20 @@ def test_a_hair_above_the_advice_is_watched(report):
 def test_history_proves_nothing_about_the_guarantee():
     agent = agent_of()
     for _ in range(30):
-        agent.update(X, 1.0, 0.1, 0.8)
+        agent.tell(X, 1.0, 0.1, 0.8)
     assert (agent.informative_rounds, agent.evidence, agent.alarmed) == (30, 1.0, False)
 
 
 def test_an_open_round_saved_with_its_advice_is_judged_by_it_after_loading(tmp_path):
     agent = agent_of()
-    made = [agent.decide(X) for _ in range(8)]
+    made = [agent.ask(X) for _ in range(8)]
     agent.save(tmp_path / "agent")
     again = Agent.load(tmp_path / "agent")
     for decision in made[:4]:
-        again.update(X, min(1.0, 2.0 * decision.action), 0.1, 0.75, round=decision.round)
+        again.tell(X, min(1.0, 2.0 * decision.action), 0.1, 0.75, round=decision.round)
     assert not again.alarmed
     for decision in made[4:]:
-        again.update(X, decision.action, 0.1, 0.51, round=decision.round)
+        again.tell(X, decision.action, 0.1, 0.51, round=decision.round)
     assert again.alarmed
 
 
@@ -93,20 +93,20 @@ def test_late_outcomes_give_the_evidence_that_prompt_ones_give():
     rng = np.random.default_rng(1)
     costs = np.where(rng.random(40) < 0.1, 0.6, 0.2)
     prompt, late = agent_of(), agent_of()
-    made = [late.decide(X) for _ in costs]
+    made = [late.ask(X) for _ in costs]
     for cost in costs:
-        prompt.update(prompt.decide(X), action=0.3, reward=0.1, cost=cost)
+        prompt.tell(prompt.ask(X), applied_action=0.3, reward=0.1, cost=cost)
     for index in rng.permutation(40):
-        late.update(made[index], action=0.3, reward=0.1, cost=costs[index])
+        late.tell(made[index], applied_action=0.3, reward=0.1, cost=costs[index])
     assert late.evidence == pytest.approx(prompt.evidence, rel=1e-9)
     waiting = agent_of()
-    waiting.update(waiting.decide_many([X] * 10)[0], reward=0.1, cost=0.6)
+    waiting.tell(waiting.ask_many([X] * 10)[0], reward=0.1, cost=0.6)
     assert 1.0 < waiting.evidence < prompt_evidence_of_one()
 
 
 def prompt_evidence_of_one():
     agent = agent_of()
-    agent.update(agent.decide(X), reward=0.1, cost=0.6)
+    agent.tell(agent.ask(X), reward=0.1, cost=0.6)
     return agent.evidence
 
 
@@ -126,10 +126,10 @@ def test_a_dose_that_was_withheld_for_an_unknown_reason_ends_the_learning():
     """Leaving out the rounds that somebody feared would bias what is learned."""
     agent = agent_of()
     by_decision(agent, 1.0, 0.2)
-    agent.update(agent.decide(X), action=0.0, reward=0.0, cost=0.0, unrelated=True)
+    agent.tell(agent.ask(X), applied_action=0.0, reward=0.0, cost=0.0, unrelated=True)
     by_decision(agent, 1.0, 0.2)
     assert (agent.frozen, agent.informative_rounds) == (False, 2)
-    agent.update(agent.decide(X), action=0.0, reward=0.0, cost=0.0)
+    agent.tell(agent.ask(X), applied_action=0.0, reward=0.0, cost=0.0)
     by_decision(agent, 1.0, 0.2)
     assert (agent.frozen, agent.informative_rounds) == (True, 2)
 
@@ -137,17 +137,17 @@ def test_a_dose_that_was_withheld_for_an_unknown_reason_ends_the_learning():
 def test_a_lost_outcome_is_skipped_if_somebody_vouches_for_the_reason_and_ends_the_learning_otherwise():
     agent = agent_of()
     with pytest.raises(InvalidInput, match="round = None: is not open, so it has no outcome to lose"):
-        agent.update(X, unrelated=True)
+        agent.tell(X, unrelated=True)
     by_decision(agent, 1.0, 0.2)
-    agent.update(agent.decide(X), unrelated=True)
+    agent.tell(agent.ask(X), unrelated=True)
     by_decision(agent, 1.0, 0.2)
     assert (agent.frozen, agent.informative_rounds, agent._rounds.watch.unwatched) == (False, 2, 1)
-    agent.update(X, round=agent.decide(X).round, unrelated=False)
+    agent.tell(X, round=agent.ask(X).round, unrelated=False)
     by_decision(agent, 1.0, 0.2)
     assert (agent.frozen, agent.informative_rounds, agent._rounds.watch.unwatched) == (True, 2, 2)
     conformal = Agent(2, SafetySpec(threshold=0.5, violation_risk=0.2, guarantee="conformal"), start_action=0.1)
     for vouched in (True, False):
-        conformal.update(conformal.decide(X), unrelated=vouched)
+        conformal.tell(conformal.ask(X), unrelated=vouched)
     left = conformal._rounds.learning._state.rounds.rows("left")
     assert (conformal.informative_rounds, conformal.violations, left.sum()) == (0, 0, 1)
 
@@ -161,17 +161,17 @@ def test_a_nurse_who_foresees_bad_reactions_cannot_bias_what_is_learned():
         agent = Agent(2, make_spec(reward_noise=0.3, cost_noise=0.3))
         for _ in range(400):
             x, noise = rng.uniform(-0.7, 0.7, 2), 0.3 * rng.standard_normal()
-            decision = agent.decide(x)
+            decision = agent.ask(x)
             applied = 0.0 if noise > 0.0 else decision.action
-            agent.update(decision, action=applied, reward=0.0, cost=applied * (x @ truth + noise))
-        decision = agent.decide(X)
+            agent.tell(decision, applied_action=applied, reward=0.0, cost=applied * (x @ truth + noise))
+        decision = agent.ask(X)
         missed += decision.numbers["cost_upper"] < np.array(X) @ truth
     assert missed == 0
 
 
 def test_frozen_learning_is_saved(tmp_path):
     agent = agent_of()
-    agent.update(agent.decide(X), action=0.0, reward=0.0, cost=0.0)
+    agent.tell(agent.ask(X), applied_action=0.0, reward=0.0, cost=0.0)
     agent.save(tmp_path / "agent")
     assert Agent.load(tmp_path / "agent").frozen
 
@@ -180,13 +180,13 @@ def test_a_negative_baseline_is_refused_unless_it_was_stated():
     with pytest.raises(
         InvalidInput, match=r"baseline_cost = -10\.0: must lie between 0 and inf; if it is right, state another"
     ):
-        agent_of().decide(X, baseline_cost=-10)
+        agent_of().ask(X, baseline_cost=-10)
     with pytest.raises(InvalidInput, match="row 1: baseline_cost"):
-        agent_of().decide_many([X, X], baseline_costs=[0, -1])
+        agent_of().ask_many([X, X], baseline_costs=[0, -1])
     stated = agent_of(baseline_range=(-0.2, None))
-    assert stated.decide(X, baseline_cost=-0.1).action > agent_of().decide(X).action
+    assert stated.ask(X, baseline_cost=-0.1).action > agent_of().ask(X).action
     with pytest.raises(InvalidInput, match="baseline_cost"):
-        stated.decide(X, baseline_cost=-0.3)
+        stated.ask(X, baseline_cost=-0.3)
     for bad in ((1, 0), (0,), "0-1", (float("nan"), 1)):
         with pytest.raises(InvalidInput, match="baseline_range"):
             agent_of(baseline_range=bad)
@@ -196,7 +196,7 @@ def test_a_stated_baseline_range_is_saved(tmp_path):
     agent = agent_of(baseline_range=(-0.2, 0.3))
     agent.save(tmp_path / "agent")
     with pytest.raises(InvalidInput, match=r"between -0\.2 and 0\.3"):
-        Agent.load(tmp_path / "agent").decide(X, baseline_cost=0.4)
+        Agent.load(tmp_path / "agent").ask(X, baseline_cost=0.4)
 
 
 @pytest.mark.parametrize("norm", [1.7, 3.0])
@@ -207,10 +207,10 @@ def test_costs_above_what_the_stated_norms_allow_refute_them(norm):
     agent = Agent(2, make_spec(threshold=0.5, reward_noise=0.3, cost_noise=0.3))
     rounds = 0
     while agent.preview(X).limit != "assumption_broken" and rounds < 400:
-        agent.update(X, 0.5, 0.0, 0.5 * (np.array(X) @ truth + 0.3 * rng.standard_normal()))
+        agent.tell(X, 0.5, 0.0, 0.5 * (np.array(X) @ truth + 0.3 * rng.standard_normal()))
         rounds += 1
     assert rounds <= {1.7: 40, 3.0: 10}[norm]
-    assert (agent.decide(X).action, agent.decide(X).guarantee) == (0.0, "none")
+    assert (agent.ask(X).action, agent.ask(X).guarantee) == (0.0, "none")
 
 
 @pytest.mark.parametrize(("policy", "most"), [(hp_probe(), 0), (hp_probe(radius="self-normalised"), 7)])
@@ -225,11 +225,11 @@ def test_costs_within_the_stated_norms_never_refute_them(policy, most):
     for _ in range(60):
         agent, broken = Agent(2, make_spec(reward_noise=0.3, cost_noise=0.3), policy=policy), False
         for _ in range(100):
-            decision = agent.decide(X)
+            decision = agent.ask(X)
             broken |= decision.limit == "assumption_broken"
             share = max(decision.intensity, 0.1)
             cost = share * (np.array(X) @ truth + 0.3 * rng.standard_normal())
-            agent.update(X, share, 0.0, cost)
+            agent.tell(X, share, 0.0, cost)
         refuted += broken
     assert refuted <= most
 
@@ -258,7 +258,7 @@ def test_an_agent_and_a_study_that_see_the_same_rounds_say_the_same_of_them(tmp_
     with study.store:
         for _ in range(40):
             context = rng.uniform(-0.7, 0.7, 2).tolist()
-            mine, theirs = agent.decide(context), study.ask(context)
+            mine, theirs = agent.ask(context), study.ask(context)
             assert (mine.action, mine.limit) == (pytest.approx(theirs.action, abs=1e-12), theirs.limit)
             waiting.append((mine, theirs))
             while waiting and rng.random() < 0.6:
@@ -275,15 +275,15 @@ def tell_both(agent, study, mine, theirs, rng, world):
     share = {"followed": 1.0, "raised": 1.5, "lowered": 0.5, "withheld": 0.0}[kind]
     applied = min(1.0, share * mine.action)
     said = outcome_in(rng, mine.context, applied, **world) | ({"unrelated": True} if kind == "withheld" else {})
-    agent.update(mine, action=applied, **said)
+    agent.tell(mine, applied_action=applied, **said)
     study.tell(theirs.id, applied_action=applied, **said)
 
 
 def noisy_agent(noise, seed=0, rounds=60, **changes):
     rng, agent = np.random.default_rng(seed), agent_of(**changes)
     for _ in range(rounds):
-        decision = agent.decide(rng.uniform(-0.7, 0.7, 2))
-        agent.update(decision, **outcome_in(rng, decision.context, decision.action, noise=noise))
+        decision = agent.ask(rng.uniform(-0.7, 0.7, 2))
+        agent.tell(decision, **outcome_in(rng, decision.context, decision.action, noise=noise))
     return agent
 
 
@@ -297,19 +297,19 @@ def test_noise_as_stated_stops_no_agent_and_three_times_as_much_stops_every_one(
 
 def test_an_agent_that_the_noise_stopped_says_so_until_it_is_resumed():
     agent = noisy_agent(0.9)
-    decision = agent.decide(X)
+    decision = agent.ask(X)
     assert (decision.action, decision.limit, decision.guarantee) == (0.0, "noise_broken", "none")
     assert "outcomes scatter more than the stated noise allows" in decision.certificate["statement"]
     agent.resume()
     assert (agent.alarmed, agent.stop_reason, agent.noise_evidence) == (False, "", 1.0)
-    assert agent.decide(X).certified
+    assert agent.ask(X).certified
 
 
 def test_a_resume_takes_back_the_rule_that_stopped_the_agent_and_no_other():
     agent = agent_of()
-    made = [agent.decide(X) for _ in range(8)]
+    made = [agent.ask(X) for _ in range(8)]
     for decision in made:
-        agent.update(decision, reward=9.0, cost=0.51)
+        agent.tell(decision, reward=9.0, cost=0.51)
     assert (agent.stop_reason, agent.evidence > 100) == ("noise_broken", True)
     agent.resume()
     assert (agent.stop_reason, agent.evidence > 100, agent.noise_evidence) == ("alarm", True, 1.0)
@@ -319,17 +319,17 @@ def test_a_resume_takes_back_the_rule_that_stopped_the_agent_and_no_other():
 
 def test_rounds_that_were_open_at_a_resume_say_nothing_of_the_noise_after_it():
     agent = agent_of()
-    waiting = [agent.decide(X) for _ in range(10)]
-    agent.update(waiting.pop(), reward=9.0, cost=0.1)
+    waiting = [agent.ask(X) for _ in range(10)]
+    agent.tell(waiting.pop(), reward=9.0, cost=0.1)
     agent.resume()
     for decision in waiting:
-        agent.update(decision, reward=9.0, cost=0.1)
+        agent.tell(decision, reward=9.0, cost=0.1)
     assert (agent.noise_evidence, agent.stop_reason) == (1.0, "")
 
 
 def test_what_is_known_of_the_noise_is_saved(tmp_path):
     for agent in (noisy_agent(0.3, rounds=5), noisy_agent(0.9)):
-        agent.decide(X)
+        agent.ask(X)
         agent.save(tmp_path / "agent")
         again = Agent.load(tmp_path / "agent")
         assert (again.stop_reason, again.noise_evidence) == (agent.stop_reason, agent.noise_evidence)

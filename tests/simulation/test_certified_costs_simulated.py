@@ -43,10 +43,10 @@ def test_a_simulation_decides_as_an_agent_that_is_told_its_rounds(policy, guaran
     agent = Agent(3, spec, policy=make_policy(policy))
     cost = {name: np.concatenate([chunk.cost[name] for chunk in chunks]) for name in costs}
     for row in range(80):
-        decision = agent.decide(context[row, 0, 0])
+        decision = agent.ask(context[row, 0, 0])
         assert decision.action == pytest.approx(action[row, 0, 0], rel=1e-6, abs=1e-12)
         told = {name: float(values[row, 0, 0]) for name, values in cost.items()}
-        agent.update(decision, action=float(action[row, 0, 0]), reward=float(reward[row, 0, 0]), cost=told)
+        agent.tell(decision, applied_action=float(action[row, 0, 0]), reward=float(reward[row, 0, 0]), cost=told)
 
 
 def test_one_named_cost_is_simulated_as_one_cost_is():

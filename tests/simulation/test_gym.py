@@ -25,9 +25,9 @@ def test_an_agent_keeps_its_guarantee_in_it():
     context, _ = env.reset(seed=4)
     violations, truncated = 0, False
     while not truncated:
-        decision = agent.decide(context)
+        decision = agent.ask(context)
         context, reward, _, truncated, info = env.step(np.array([decision.action]))
-        agent.update(decision, reward=reward, cost=info["cost"])
+        agent.tell(decision, reward=reward, cost=info["cost"])
         violations += info["violated"]
     assert violations <= 0.05 * 2000
     assert agent.informative_rounds == 2000

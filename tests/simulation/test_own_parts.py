@@ -131,18 +131,18 @@ def test_an_intensity_outside_0_to_1_is_refused_by_the_policy_s_name(change, val
 def test_rounding_at_the_ends_is_no_fault():
     policy = Changed(give=lambda dose, bound, asked: dose * 0.0 + (1.0 + 1e-15 if asked.number < 20 else -1e-15))
     assert simulate(policy, WORLD, make_spec(), rounds=40, seeds=2).rounds == 40
-    assert Agent(3, make_spec(), policy=policy).decide([0.3, 0.2, 0.1]).action == pytest.approx(1.0)
+    assert Agent(3, make_spec(), policy=policy).ask([0.3, 0.2, 0.1]).action == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("bad", [2.0, np.nan])
 def test_an_agent_advises_no_intensity_outside_0_to_1(bad):
     policy = Changed(give=lambda dose, bound, asked: bad if asked.number > 1 else dose)
     agent = Agent(3, make_spec(), policy=policy)
-    first = agent.decide([0.3, 0.2, 0.1])
+    first = agent.ask([0.3, 0.2, 0.1])
     for _ in range(2):
         with pytest.raises(InvalidInput, match=r"intensity of policy 'mine' = .*: must lie in \[0, 1\]"):
-            agent.decide([0.3, 0.2, 0.1])
-    agent.update(first, reward=0.1, cost=0.1)
+            agent.ask([0.3, 0.2, 0.1])
+    agent.tell(first, reward=0.1, cost=0.1)
     assert agent.informative_rounds == 1
 
 

@@ -31,14 +31,14 @@ def test_a_simulation_decides_as_an_agent_that_is_told_its_rounds(guarantee, sta
     agent, changed = Agent(3, spec, policy=policy), set()
     for row in range(60):
         action = float(chunk.action[row, 0, 0])
-        decision = agent.decide(chunk.context[row, 0, 0])
+        decision = agent.ask(chunk.context[row, 0, 0])
         if guarantee == "anytime":  # a batch looks at its contexts now and then only
             assert (1 - 1e-6) * action <= decision.action <= 1.1 * action
         else:
             assert decision.action == pytest.approx(action, rel=1e-6, abs=1e-12)
         changed.add(decision.limit)
         told = {name: float(values[row, 0, 0]) for name, values in chunk.cost.items()}
-        agent.update(decision, action=action, reward=float(chunk.reward[row, 0, 0]), cost=told)
+        agent.tell(decision, applied_action=action, reward=float(chunk.reward[row, 0, 0]), cost=told)
     assert {"start_dose", "student_bound"} <= changed
 
 

@@ -119,11 +119,11 @@ def test_kept_learning_advises_as_an_agent_that_has_the_new_threshold_and_all_ro
     def expected(context):
         agent = Agent(2, SafetySpec(**spec))
         for each, _, _ in seen:
-            agent.decide(each)
+            agent.ask(each)
         for number, (each, action, given) in enumerate(seen, 1):
             if given is None:
                 break
-            agent.update(each, action, given["reward"], given["cost"], round=number)
+            agent.tell(each, action, given["reward"], given["cost"], round=number)
         return agent.preview(context)
 
     for number, context in enumerate(contexts(24)):

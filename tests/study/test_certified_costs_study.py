@@ -71,7 +71,7 @@ def test_a_study_and_an_agent_that_get_the_same_rounds_decide_the_same(shelf, po
     rng = np.random.default_rng(3)
     for number in range(60):
         context = draw(rng)
-        advice, own = study.ask(context.tolist()), agent.decide(context)
+        advice, own = study.ask(context.tolist()), agent.ask(context)
         assert (advice.action, advice.safe_action, advice.guarantee) == (own.action, own.safe_action, own.guarantee)
         mine, theirs = own.certificate, advice.certificate
         for part in ("statement", "risk", "least", "costs", "limit"):
@@ -81,14 +81,14 @@ def test_a_study_and_an_agent_that_get_the_same_rounds_decide_the_same(shelf, po
         told = outcome(rng, context, given)
         if kind in (2, 7):
             (study.void if kind == 2 else study.expire)(advice.id, reason="the lab was closed", unrelated=True)
-            agent.update(own, reward=None, cost=None, unrelated=True)
+            agent.tell(own, reward=None, cost=None, unrelated=True)
             continue
         if kind == 8:
             study.tell(advice.id, reward=told["reward"], cost={**told["cost"], "heat": 1.01 * told["cost"]["heat"]})
             study.correct(advice.id, **told, reason="typing error")
         else:
             study.tell(advice.id, **told, applied_action=given)
-        agent.update(own, action=given, **told)
+        agent.tell(own, applied_action=given, **told)
     assert study.status()["informative_rounds"] == agent.informative_rounds == 48
     assert study.status()["evidence"] == agent.evidence
     assert study.status()["noise_evidence"] == agent.noise_evidence
@@ -115,9 +115,9 @@ def test_outcomes_wait_for_those_before_them_and_a_snapshot_keeps_each_cost(shel
         study.tell(asked[number].id, **told[number])
     agent = Agent(2, SPEC, dial=DIAL)
     for number in (0, 1, 2, 3, 5):
-        agent.update(agent.decide(contexts[number]), action=asked[number].action, **told[number])
+        agent.tell(agent.ask(contexts[number]), applied_action=asked[number].action, **told[number])
     last = draw(rng)
-    assert study.ask(last.tolist()).action == agent.decide(last).action
+    assert study.ask(last.tolist()).action == agent.ask(last).action
     assert study.verify().ok
 
 
@@ -173,14 +173,14 @@ def test_past_rounds_have_a_column_for_each_cost(shelf, tmp_path):
     for _ in range(30):
         context = draw(rng)
         told = outcome(rng, context, 2.0)
-        agent.update(context=context, action=2.0, **told)
+        agent.tell(context=context, applied_action=2.0, **told)
         rows.append({"x0": context[0], "x1": context[1], "action": 2.0, "reward": told["reward"]})
         rows[-1] |= {f"cost_{name}": value for name, value in told["cost"].items()}
     study = make(shelf)
     with pytest.raises(InvalidInput, match=r"row 1: cost_load = None: must be a number"):
         study.import_history([{**rows[0], "cost_load": None}])
     assert study.import_history(rows, reason="last year's rounds") == 30
-    assert study.ask([0.3, 0.3]).action == agent.decide([0.3, 0.3]).action
+    assert study.ask([0.3, 0.3]).action == agent.ask([0.3, 0.3]).action
     path = study.export(tmp_path / "log.csv")
     assert {"cost_heat", "cost_load", "threshold_load"} <= set(path.read_text().splitlines()[0].split(","))
     assert study.verify().ok

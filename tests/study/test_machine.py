@@ -45,11 +45,11 @@ class Machine(RuleBasedStateMachine):
         agent = Agent(2, SafetySpec(**GUARANTEE | {"threshold": self.threshold}))
         known, rounds = True, list(self.rounds.values())[self.start :]
         for each in rounds:
-            agent.decide(each["context"])
+            agent.ask(each["context"])
         for number, each in enumerate(rounds, 1):
             known = known and each["state"] in ("known", "skipped", "nothing")
             if known and each["state"] == "known":
-                agent.update(each["context"], each["applied"], each["reward"], each["cost"], round=number)
+                agent.tell(each["context"], each["applied"], each["reward"], each["cost"], round=number)
         while agent.alarmed:  # the study's guard is set so that it never stops
             agent.resume()
         return agent.preview(context), agent.informative_rounds

@@ -54,13 +54,13 @@ def test_an_override_reported_by_its_context_counts_as_one_reported_by_its_decis
     by_decision, by_context, by_load = (Agent(2, SPEC) for _ in range(3))
     for _ in range(30):
         for agent in (by_decision, by_context, by_load):
-            decision = agent.decide([0.5, 0.1])
+            decision = agent.ask([0.5, 0.1])
             if agent is by_decision:
-                agent.update(decision, 1.0, reward=0.1, cost=0.6)
+                agent.tell(decision, 1.0, reward=0.1, cost=0.6)
             elif agent is by_context:
-                agent.update([0.5, 0.1], 1.0, reward=0.1, cost=0.6)
+                agent.tell([0.5, 0.1], 1.0, reward=0.1, cost=0.6)
             else:
-                agent.update_many([[0.5, 0.1]], [1.0], [0.1], [0.6])
+                agent.tell_many([[0.5, 0.1]], [1.0], [0.1], [0.6])
     assert by_decision.evidence == by_context.evidence == by_load.evidence < 1.0
     assert not by_context.alarmed
 

@@ -102,7 +102,7 @@ def test_a_study_and_an_agent_that_get_the_same_rounds_decide_the_same(shelf, va
     for number in range(60):
         context, proposal, harm = patient(rng, number)
         more = more_of(options, proposal)
-        advice, own = study.ask(context, unit=f"P-{number % 2}", **more), agent.decide(context, **more)
+        advice, own = study.ask(context, unit=f"P-{number % 2}", **more), agent.ask(context, **more)
         assert (advice.action, advice.safe_action, advice.guarantee) == (own.action, own.safe_action, own.guarantee)
         if number % 6 == 0:
             compare(study, own.certificate, advice.certificate)
@@ -112,24 +112,24 @@ def test_a_study_and_an_agent_that_get_the_same_rounds_decide_the_same(shelf, va
         if kind == 1:
             late = advice, own, harm(given), gain
         elif kind == 3:
-            agent.update(late[1], reward=late[3], cost=late[2])
+            agent.tell(late[1], reward=late[3], cost=late[2])
             study.tell(late[0].id, reward=late[3], cost=late[2])
         if kind in (2, 7):
             (study.void if kind == 2 else study.expire)(advice.id, reason="the lab was closed", unrelated=True)
-            agent.update(own, action=0.0, reward=0.0, cost=0.0, unrelated=True)
+            agent.tell(own, applied_action=0.0, reward=0.0, cost=0.0, unrelated=True)
         elif kind == 5:
             study.void(advice.id, reason="the patient left")
-            agent.update(own, unrelated=False)
+            agent.tell(own, unrelated=False)
         elif kind == 6:
             study.tell(advice.id, reward=0.0, cost=0.0, applied_action=0.0, unrelated=True)
-            agent.update(own, action=0.0, reward=0.0, cost=0.0, unrelated=True)
+            agent.tell(own, applied_action=0.0, reward=0.0, cost=0.0, unrelated=True)
         elif kind == 8:
             study.tell(advice.id, reward=gain, cost=9.0)
             study.correct(advice.id, cost=harm(given), reason="typing error")
-            agent.update(own, reward=gain, cost=harm(given))
+            agent.tell(own, reward=gain, cost=harm(given))
         elif kind != 1:
             study.tell(advice.id, reward=gain, cost=harm(given), applied_action=given)
-            agent.update(own, action=given, reward=gain, cost=harm(given))
+            agent.tell(own, applied_action=given, reward=gain, cost=harm(given))
         guarantees.add(own.guarantee)
     assert guarantees == {"declared", "bracket"}
     assert next(iter(study.rows())).get("unit") == "P-0"
@@ -463,7 +463,7 @@ def test_several_costs_are_told_corrected_and_counted_as_an_agent_does(shelf):
     rng, unknown = np.random.default_rng(5), 0
     for number in range(36):
         context, _, harm = patient(rng, number)
-        advice, own = study.ask(context), agent.decide(context)
+        advice, own = study.ask(context), agent.ask(context)
         assert (advice.action, advice.guarantee) == (own.action, own.guarantee)
         costs = two_costs(harm, own.action)
         if number % 9 == 4:
@@ -475,7 +475,7 @@ def test_several_costs_are_told_corrected_and_counted_as_an_agent_does(shelf):
         )
         if number % 7 == 0:
             study.correct(advice.id, cost=costs, reason="typing error")
-        agent.update(own, reward=0.0, cost=costs, unrelated=vouched)
+        agent.tell(own, reward=0.0, cost=costs, unrelated=vouched)
     assert advice.guarantee == "bracket"
     assert study.status()["evidence"] == agent.evidence
     assert study.status()["informative_rounds"] == agent.informative_rounds == 36 - unknown
@@ -545,9 +545,9 @@ def test_a_start_below_the_lowest_level_is_warned_about_and_explained(shelf):
     assert [str(each.message) for each in caught] == []
     exact = Features(names=names, ranges={"dose": (1.0, 20.0)})
     agent = Agent(2, SPEC, policy=shield(), dial=low["dial"], features=exact)
-    assert agent.decide({"dose": 20.0, "weight": 1.0}).action == 5.0  # a relative bracket, and a start at a level
+    assert agent.ask({"dose": 20.0, "weight": 1.0}).action == 5.0  # a relative bracket, and a start at a level
     with pytest.raises(InvalidInput, match="lies below the dial's lowest level, and a relative bracket says nothing"):
-        agent.decide({"dose": 19.99, "weight": 1.0})
+        agent.ask({"dose": 19.99, "weight": 1.0})
     told = treat(study, 12)[-1]
     assert (told.action, told.limit) == (0.0, "climb_limit")
     assert "would have exceeded 2 at the start (given is the start, which" in told.certificate["statement"]

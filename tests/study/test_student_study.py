@@ -60,7 +60,7 @@ def test_a_study_and_an_agent_that_get_the_same_rounds_decide_the_same(shelf, ki
     rng, late, guarantees = np.random.default_rng(3), None, set()
     for number in range(70 if kind == "anytime" else 40):
         context = rng.standard_normal(3)
-        advice, own = study.ask(context.tolist()), agent.decide(context)
+        advice, own = study.ask(context.tolist()), agent.ask(context)
         assert (advice.action, advice.safe_action, advice.guarantee) == (own.action, own.safe_action, own.guarantee)
         guarantees.add(own.guarantee)
         if number % 6 == 0:
@@ -72,17 +72,17 @@ def test_a_study_and_an_agent_that_get_the_same_rounds_decide_the_same(shelf, ki
             late = advice, own, known
         elif turn in (2, 7):
             (study.void if turn == 2 else study.expire)(advice.id, reason="the lab was closed", unrelated=True)
-            agent.update(own, action=0.0, reward=0.0, cost=0.0, unrelated=True)
+            agent.tell(own, applied_action=0.0, reward=0.0, cost=0.0, unrelated=True)
         elif turn == 8:
             study.tell(advice.id, reward=known["reward"], cost=9.0)
             study.correct(advice.id, cost=known["cost"], reason="typing error")
-            agent.update(own, **known)
+            agent.tell(own, **known)
         else:
             given = own.action * (0.8 if turn == 4 else 1.0)
             study.tell(advice.id, **known, applied_action=given)
-            agent.update(own, action=given, **known)
+            agent.tell(own, applied_action=given, **known)
         if turn == 3:
-            agent.update(late[1], **late[2])
+            agent.tell(late[1], **late[2])
             study.tell(late[0].id, **late[2])
     assert guarantees == {"declared", "student"}
     assert study.status()["informative_rounds"] == agent.informative_rounds

@@ -19,11 +19,11 @@ def test_a_study_answers_as_an_agent_with_the_same_outcomes_does(study):
     agent = Agent(2, SafetySpec(**{name: value for name, value in SPEC.items() if name != "dim"}))
     for number in range(30):
         context = [0.6 * math.sin(number), 0.5 * math.cos(2 * number)]
-        mine, theirs = study.ask(context), agent.decide(context)
+        mine, theirs = study.ask(context), agent.ask(context)
         assert mine.action == theirs.action
         reward, cost = 0.4 * theirs.intensity, 0.2 * theirs.intensity
         study.tell(mine.id, reward=reward, cost=cost)
-        agent.update(theirs, reward=reward, cost=cost)
+        agent.tell(theirs, reward=reward, cost=cost)
     assert study.status()["informative_rounds"] == agent.informative_rounds == 30
     assert study.status()["evidence"] == pytest.approx(agent.evidence)
 

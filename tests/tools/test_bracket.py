@@ -183,7 +183,7 @@ def test_a_start_that_is_capped_at_the_protocol_says_so():
 def test_the_spec_file_makes_an_agent():
     found = propose(pilot(proportional))
     file = parse_spec(spec_text(found.spec_file(violation_risk=0.05, names=("protocol", "weight"))))
-    decision = file.agent().decide({"protocol": 5.0, "weight": 0.0})
+    decision = file.agent().ask({"protocol": 5.0, "weight": 0.0})
     assert decision.action == pytest.approx(5.0 * found.start)
     low, high = found.ranges["protocol"]
     assert 0.0 < low < 2.1
@@ -191,7 +191,7 @@ def test_the_spec_file_makes_an_agent():
     assert any(line.startswith("ranges: protocol ") for line in found.words())
     for wrong in (0.5, 5000.0):
         with pytest.raises(InvalidInput, match=r"context\['protocol'\] = .*allow_extrapolation"):
-            file.agent().decide({"protocol": wrong, "weight": 0.0})
+            file.agent().ask({"protocol": wrong, "weight": 0.0})
 
 
 def test_the_command_writes_a_spec_file_or_says_why_not(tmp_path):

@@ -59,7 +59,7 @@ def test_a_true_bracket_is_ok_and_the_watch_is_that_of_an_agent():
     agent = Agent(2, SPEC, policy=shield(), dial=DIAL, features=NAMES)
     for context, action, cost in zip(log.context, log.action, log.cost, strict=True):
         raw = {"dose": 4.0 + 2.0 * context[0], "weight": float(context[1])}
-        agent.update(agent.decide(raw), action=float(10.0 * action), reward=0.0, cost=float(cost))
+        agent.tell(agent.ask(raw), applied_action=float(10.0 * action), reward=0.0, cost=float(cost))
     assert walked.evidence["bracket_drift"][-1] == pytest.approx(agent.evidence, rel=1e-9)
     json.dumps([each.to_dict() for each in findings])
 

@@ -132,7 +132,7 @@ def test_published_means_need_no_context_and_no_reward():
     assert "no reward" in found.proposals["reward_noise"].reason
     file = found.spec_file(threshold=0.5, total_risk=0.05)
     assert file.spec.violation_risk == 0.045
-    assert file.agent().decide([1.0]).action >= 0.0
+    assert file.agent().ask([1.0]).action >= 0.0
 
 
 def test_doses_that_were_never_given_are_said():

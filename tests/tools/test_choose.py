@@ -91,7 +91,7 @@ def test_several_costs_of_known_noise_are_simulated_and_others_are_offered_witho
     assert [each.name for each in found.offers] == ["hp_student", "hp_probe"]
     assert 0 < found.offers[1].forecast.share < found.best.forecast.share < 1
     for rank in (1, 2):
-        assert found.spec_file(rank).agent().decide([0.1, 0.2]).action > 0
+        assert found.spec_file(rank).agent().ask([0.1, 0.2]).action > 0
     quiet = given | {"costs": {"heat": Cost(threshold=2), "load": Cost(threshold=5)}}
     found = choose(**quiet, noise="gaussian", start=0.05)
     assert [each.name for each in found.offers] == ["hp_student"]

@@ -121,10 +121,10 @@ def test_the_monitor_is_that_of_an_agent_and_excesses_are_counted_not_bet_on():
     rows = []
     for _ in range(300):
         context = rng.standard_normal(2)
-        decision = agent.decide(context)
+        decision = agent.ask(context)
         gain, harm = decision.intensity * (context + rng.standard_normal(2))
         rows.append((*context, decision.action, gain, harm))
-        agent.update(decision, reward=gain, cost=harm)
+        agent.tell(decision, reward=gain, cost=harm)
     table = np.array(rows)
     log = Log(
         names=("a", "b"), context=table[:, :2], action=table[:, 2], reward=table[:, 3], cost=table[:, 4],
@@ -133,7 +133,7 @@ def test_the_monitor_is_that_of_an_agent_and_excesses_are_counted_not_bet_on():
     watch = watch_log(log, SPEC)
     assert watch.evidence[-1] == pytest.approx(agent.evidence, rel=1e-6)
     assert watch.violations == agent.violations
-    assert watch.start_rounds == agent.decide([0.0, 0.0]).certificate["start_rounds"]
+    assert watch.start_rounds == agent.ask([0.0, 0.0]).certificate["start_rounds"]
     told = watch.to_dict()
     low, high = binomtest(watch.violations, 300).proportion_ci(0.95, method="exact")
     assert (told["violation_rate_low"], told["violation_rate_high"]) == (pytest.approx(low), pytest.approx(high))

@@ -52,12 +52,12 @@ def test_violations_stay_within_the_risk_under_a_curve_that_is_wrong_by_so_much(
         for _ in range(ROUNDS):
             context = rng.standard_normal(DIM)
             context /= np.linalg.norm(context) * (1 + 1e-12)
-            decision = agent.decide(context)
+            decision = agent.ask(context)
             true = decision.action * (1 + ERROR if decision.action > 0.1 else 1 - ERROR)
             reward, cost = true * (coef @ context + 0.3 * rng.standard_normal(2))
             over += cost > SPEC.threshold
             total += 1
-            agent.update(decision, reward=reward, cost=cost)
+            agent.tell(decision, reward=reward, cost=cost)
     assert binomtest(int(over), total, 0.05, alternative="greater").pvalue > 1e-6
 
 

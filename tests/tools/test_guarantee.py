@@ -23,8 +23,8 @@ def test_the_log_is_watched_as_an_agent_watches_itself(changes):
     log = played(1, 150, spec)
     agent = Agent(3, spec)
     for index in range(150):
-        decision = agent.decide(log.context[index])
-        agent.update(
+        decision = agent.ask(log.context[index])
+        agent.tell(
             log.context[index],
             min(decision.action, log.action[index]),
             log.reward[index],

@@ -42,10 +42,10 @@ def live(agent, count, *, curve=lambda share: share):
     contexts, rewards, costs = rounds_of(count)
     rows = []
     for context, reward, cost in zip(contexts, rewards, costs, strict=True):
-        decision = agent.decide(context)
+        decision = agent.ask(context)
         share = agent.dial.action(decision.action)
         rows.append((decision.action, curve(share) * reward, curve(share) * cost))
-        agent.update(decision, reward=rows[-1][1], cost=rows[-1][2])
+        agent.tell(decision, reward=rows[-1][1], cost=rows[-1][2])
     settings, gained, paid = np.array(rows).T
     nothing = np.full(count, np.nan)
     log = Log(

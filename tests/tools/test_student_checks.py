@@ -98,9 +98,9 @@ def test_the_monitor_is_that_of_an_agent(spec, options, tmp_path):
     rows = []
     for number in range(70):
         context = contexts(rng, 1)[0]
-        decision = agent.decide(context)
+        decision = agent.ask(context)
         cost = decision.intensity * (context @ COEF + 0.1 * rng.standard_normal() + max(0, 9.0 ** (number - 61) - 0.1))
-        agent.update(decision, reward=decision.intensity, cost=cost)
+        agent.tell(decision, reward=decision.intensity, cost=cost)
         rows.append((context, decision.action, cost))
     context, action, cost = (np.array(part) for part in zip(*rows, strict=True))
     log = Log(names=("a", "b", "c"), context=context, action=action, reward=action, cost=cost,

@@ -53,7 +53,7 @@ class Triangle:
     @property
     def reading(self) -> Reading | None:
         """What can be certified; None where nothing is known."""
-        if self._reading is None and self.condition <= WORST and self.rounds - self.columns.size + 2 >= SPARE:
+        if self._reading is None:
             self._reading = self._read()
         return self._reading
 
@@ -61,7 +61,7 @@ class Triangle:
         dim, unit = self.columns.size - 2, _unit(self.columns, self.rounds)
         turned = unit * math.sqrt(dim) * self.condition
         part = 2.0 * turned + turned * turned
-        if part >= 0.5:
+        if self.condition > WORST or self.rounds - dim < SPARE or part >= 0.5:
             return None
         target = math.sqrt(float(self.columns[dim]))
         slack = 2.0 * (1.0 + turned) * (3.0 * turned + 2.0 * unit) * target / (1.0 - part)

@@ -87,7 +87,11 @@ class Guarantee(NamedTuple):
         return "safe" if self.standing >= 0.0 else "allowed"
 
     def allows(self, risk: float, rounds: int) -> str:
-        """How many violations it allows in so many rounds, in words."""
+        """How many violations it allows in so many rounds, in words.
+
+        >>> GUARANTEES["certified"].allows(0.05, 40), GUARANTEES["joint"].allows(0.05, 40)
+        ('2 on average', 'one or more in 0.05 of the studies')
+        """
         from safedial.model.dial import significant  # it imports NumPy, which listing the guarantees does not need
 
         return self.allowed.format(mean=significant(risk * rounds, 3), risk=risk)

@@ -282,8 +282,8 @@ def logged_rows(data: str | Path | None, *, celsius: float = 2.0) -> Iterator[di
         for place in range(half, len(level)):
             if agent.preview(rows[place]).action != level[place]:
                 continue
-            decision = agent.decide(rows[place])
-            agent.update(decision, reward=change[place], cost=rise[place])
+            decision = agent.ask(rows[place])
+            agent.tell(decision, reward=change[place], cost=rise[place])
             weights.append(1.0 / share[level[place]])
             over.append(float(rise[place] > celsius))
             gained.append(change[place])

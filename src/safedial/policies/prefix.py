@@ -114,7 +114,7 @@ class Prefix:
         the lanes where it is KNOWN. Their columns are `take(name, rows)`.
         """
         kept = self._keep()
-        while kept.count:
+        while True:
             rows = np.minimum(self.learned - kept.first, kept.count - 1)
             fate = kept.fate[(*self._lanes, rows)]
             ended = (self.learned < most) & ((fate == KNOWN) | (fate == LEFT_OUT))

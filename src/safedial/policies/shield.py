@@ -587,21 +587,11 @@ class HPShield(Policy):
         """z*: the largest setting at which a round would have kept every threshold, as far as the brackets say."""
         if self.curve is None:
             return tolerated_setting(costs, measured, applied)
-        if isinstance(applied, float):
-            return self._through_the_curve(costs, measured, applied)
-        lanes = zip(*(each.tolist() for each in measured.values()), strict=True)
-        rows = [dict(zip(measured, lane, strict=True)) for lane in lanes]
-        pairs = zip(rows, applied.tolist(), strict=True)
-        return np.array([self._through_the_curve(costs, row, setting) for row, setting in pairs])
-
-    def _through_the_curve(self, costs: Mapping[str, Cost], measured: Mapping[str, float], applied: float) -> float:
-        """The same where brackets speak of the values of the dose curve."""
-        dial, curve = self.task.dial, self.curve
-        effect = float(curve.effect(dial.action(applied)))
+        dial, effect = self.task.dial, float(self.curve.effect(self.task.dial.action(applied)))
         found = float(tolerated_setting(costs, measured, effect))
         if found >= 1.0 or found < 0.0 or found != found:
             return math.copysign(math.inf, found) if found == found else -math.inf
-        setting = dial.setting(float(curve.action(round_down(found, curve.error_units))))
+        setting = dial.setting(float(self.curve.action(round_down(found, self.curve.error_units))))
         return max(setting, applied) if found >= effect else setting
 
     # --- Evidence and words

@@ -75,9 +75,9 @@ class Agent:
     >>> spec = SafetySpec(threshold=0.5, total_risk=0.02, reward_noise=0.3, cost_noise=0.3,
     ...                   coefficient_bound=1, context_bound=1)
     >>> agent = Agent(2, spec)
-    >>> decision = agent.decide([0.6, 0.3])
-    >>> agent.update([0.6, 0.3], decision.action, reward=0.12, cost=0.09)
-    >>> agent.decide([0.6, 0.3]).action > 0
+    >>> decision = agent.ask([0.6, 0.3])
+    >>> agent.tell([0.6, 0.3], decision.action, reward=0.12, cost=0.09)
+    >>> agent.ask([0.6, 0.3]).action > 0
     True
     """
 
@@ -211,7 +211,7 @@ class Agent:
         self._stop_reason = ""
         self._notice()
 
-    def decide(
+    def ask(
         self,
         context: Context,
         *,
@@ -235,12 +235,12 @@ class Agent:
         allow_extrapolation: bool = False,
         proposal: float | None = None,
     ) -> Decision:
-        """What `decide` would advise now. Changes nothing; the coin of a randomised policy is 0.5."""
+        """What `ask` would advise now. Changes nothing; the coin of a randomised policy is 0.5."""
         asked = read_question(self._rules, context, baseline_cost, allow_extrapolation, proposal)
         decision, _ = self._advise(asked, preview=True)
         return decision._replace(preview=True)
 
-    def decide_many(
+    def ask_many(
         self,
         contexts: Iterable[Context],
         *,
@@ -248,17 +248,17 @@ class Agent:
         allow_extrapolation: bool = False,
         proposals: Iterable[float] | None = None,
     ) -> list[Decision]:
-        """One decision for each context, all from what is known now, as if `decide` were called for each.
+        """One decision for each context, all from what is known now, as if `ask` were called for each.
 
         (A refit that is due comes before the first, so that none suffers from the others' open outcomes.)
         """
         given = (contexts, baseline_costs, allow_extrapolation)
         return self._decide(read_questions(self._rules, *given, proposals=proposals))
 
-    def update(
+    def tell(
         self,
         context: Context | Decision,
-        action: float | None = None,
+        applied_action: float | None = None,
         reward: float | None = None,
         cost: float | Mapping[str, float | None] | None = None,
         *,
@@ -270,11 +270,11 @@ class Agent:
 
         Args:
             context: the round's context, or, better, the `Decision` itself, which knows its context, its action and
-                its baseline cost: `agent.update(decision, reward=0.7, cost=0.4)`.
-            action: what was applied, in the dial's units; with a `Decision` only if it differs from the advice.
+                its baseline cost: `agent.tell(decision, reward=0.7, cost=0.4)`.
+            applied_action: what was applied, in the dial's units; with a `Decision` only if it differs from the advice.
             reward, cost: as measured; `reward` may be left out where the policy does not choose by it (`hp_shield`).
                 `cost` is a mapping with each of the spec's `costs`, where it states them, None where one is not known.
-            baseline_cost: as given to `decide`.
+            baseline_cost: as given to `ask`.
             round: the number of the decision, if you no longer have the `Decision` (after `load`). Without either, the
                 outcome is assigned to the oldest open round.
             unrelated: if a dose was advised but none applied, or the outcome is lost (give neither reward nor cost):
@@ -288,19 +288,19 @@ class Agent:
         is learned from but proves nothing about the guarantee.
         """
         require(unrelated is UNSAID or isinstance(unrelated, bool), "unrelated", unrelated, "must be True or False")
-        gone = unrelated is not UNSAID and action is None and reward is None and cost is None
+        gone = unrelated is not UNSAID and applied_action is None and reward is None and cost is None
         if isinstance(context, Decision):
             check_decision(self._rules, self._rounds.open, context)
             require(round is None, "round", round, "is known to the decision", "leave it out")
             vector, norm = read_context(self._rules, context.context, raw=False)
-            applied = context.action if action is None else action
+            applied = context.action if applied_action is None else applied_action
             baseline = context.baseline_cost if baseline_cost is UNSAID else baseline_cost
             number = context.round
         else:
             vector, norm = read_context(self._rules, context)
             number = self._number_of(vector, round)
             known = self._rounds.open[number].baseline_cost if number else 0.0
-            applied, baseline = action, known if baseline_cost is UNSAID else baseline_cost
+            applied, baseline = applied_action, known if baseline_cost is UNSAID else baseline_cost
         require(number or not gone, "round", round, "is not open, so it has no outcome to lose")
         if gone:
             self._rounds.gone(number, unrelated=unrelated is True)
@@ -312,10 +312,10 @@ class Agent:
             check_past(self._rules, sample)
         self._learn(number, vector, norm, outcome, unrelated=unrelated is True, sample=sample)
 
-    def update_many(
+    def tell_many(
         self,
         contexts: Iterable[Context],
-        actions: Iterable[float],
+        applied_actions: Iterable[float],
         rewards: Iterable[float],
         costs: Iterable[float | Mapping[str, float | None]],
         *,
@@ -323,8 +323,8 @@ class Agent:
     ) -> None:
         """Learn from several outcomes in decision order, each `unrelated=False`. If one is refused, none is used."""
         vectors = read_contexts(self._rules, contexts)
-        names = ("actions", "rewards", "costs", "baseline_costs")
-        given = (actions, rewards, costs, baseline_costs)
+        names = ("applied_actions", "rewards", "costs", "baseline_costs")
+        given = (applied_actions, rewards, costs, baseline_costs)
         read = [listed if name == "costs" else column for name in names]
         columns = [make(name, values, len(vectors)) for make, name, values in zip(read, names, given, strict=True)]
         outcomes = [Outcome(*row) for row in zip(*columns, strict=True)]

@@ -197,9 +197,7 @@ def guarantee_of(rules: Rules, found: Found, numbers: Mapping[str, Any], fallbac
 
 
 def is_watched(guarantee: str, *, given: bool, counts: bool) -> bool:
-    """Whether an outcome may contradict a decision's guarantee. Where violations are not `counts`, what nothing given
-    tells is evidence too.
-    """
+    """Whether an outcome may contradict a guarantee; where violations do not count, also if nothing was given."""
     return GUARANTEES[guarantee].claimed and (given or not counts)
 
 

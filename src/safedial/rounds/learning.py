@@ -183,8 +183,8 @@ class Learning:
         policy needs an order; or it was given nothing, which a baseline cost at the threshold or above would explain.
         """
         self.frozen = self.frozen or (given and self._in_order and self.policy.learns)
-        if place is not None:
-            self._tell(place, nothing_told(LOST, self._contexts.get(place), baseline_cost))
+        place = -1 if place is None else place
+        self._tell(place, nothing_told(LOST, self._contexts.get(place), baseline_cost))
 
     def _tell(self, place: int, told: Told) -> None:
         if place < 0:

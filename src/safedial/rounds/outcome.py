@@ -13,7 +13,7 @@ import numpy as np
 from safedial.bounds.estimate import sample_weight
 from safedial.bounds.margin import round_risk, tail_factor
 from safedial.errors import InvalidInput, refusal, require
-from safedial.model.costs import as_stated, exceeded, thresholds
+from safedial.model.costs import exceeded, thresholds
 from safedial.model.dial import real, reals
 from safedial.model.dose import DoseCurve
 from safedial.model.namespace import Array
@@ -114,12 +114,6 @@ class Sample(NamedTuple):
         """Whether a cost is not known."""
         measured = self.measured
         return any(map(math.isnan, measured.values())) if type(measured) is dict else measured != measured
-
-
-def lost(rules: Rules, outcome: Outcome, context: Any = None) -> Sample:
-    """`normalise` for a round whose outcome is lost: it teaches nothing."""
-    unknown = as_stated(rules.spec, dict.fromkeys(thresholds(rules.spec), math.nan))
-    return for_the_watch(rules, rules.dial.low, unknown, outcome.baseline_cost)
 
 
 def for_the_watch(rules: Rules, applied: float, measured: Any, baseline_cost: float) -> Sample:

@@ -99,8 +99,6 @@ class Rounds:
         the outcome. `sample` is the checked outcome, if it is known.
         """
         round_ = self._found(key)
-        if round_ is None:
-            return
         if throttled:
             self._throttled(key, round_, outcome)
             return
@@ -129,9 +127,9 @@ class Rounds:
         """A round without an outcome: void, or, if it may still come, expired. One that is expired waits: going on
         without it would be learning from a selection.
         """
-        round_ = self.open.pop(key, None) or (self._found_again(key) if final else None)
-        if round_ is None:
+        if key not in self.open and not (final and key in self.expired):
             return
+        round_ = self._found(key)
         if final or unrelated:
             self._lose(key, round_, unrelated=unrelated)
         else:
@@ -144,8 +142,6 @@ class Rounds:
     def voided(self, key: int, outcome: Outcome, *, unrelated: bool) -> None:
         """A round that was declared void after its outcome was reported. A cost above the threshold still counts."""
         round_ = self._found(key)
-        if round_ is None:
-            return
         sample = self.unlearned(round_, outcome)
         over = self.watch.voided(round_, sample)
         if over:
@@ -167,18 +163,16 @@ class Rounds:
         for waiting in (self.open, self.expired):
             waiting |= {key: round_._replace(place=-1) for key, round_ in waiting.items()}
 
-    def _found(self, key: int) -> Round | None:
-        return self.open.pop(key, None) or self._found_again(key)
-
-    def _found_again(self, key: int) -> Round | None:
-        """An expired round that is reported after all, so it is no longer missing."""
-        round_ = self.expired.pop(key, None)
-        if round_ is not None:
-            self.void -= 1
-            # One from before the last resume of the rule must not make up for a void after it.
-            if key > self.void_from:
-                self.new_void = max(0, self.new_void - 1)
-            self.watch.unseen(round_, -1)
+    def _found(self, key: int) -> Round:
+        """A round that waits no longer. One that is expired is no longer missing."""
+        if key in self.open:
+            return self.open.pop(key)
+        round_ = self.expired.pop(key)
+        self.void -= 1
+        # One from before the last resume of the rule must not make up for a void after it.
+        if key > self.void_from:
+            self.new_void = max(0, self.new_void - 1)
+        self.watch.unseen(round_, -1)
         return round_
 
     void_from = 0

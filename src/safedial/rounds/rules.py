@@ -135,13 +135,9 @@ def named_policy(fields: Mapping[str, Any]) -> Policy:
     return make_policy(fields["name"], **{key: value for key, value in fields.items() if key != "name"})
 
 
-def written_policy(policy: Policy) -> dict[str, Any]:
-    return {"name": policy.name, **plain_options(policy.options)}
-
-
 PARTS: dict[str, tuple[Any, Callable[[Mapping[str, Any]], Any], Callable[[Any], dict[str, Any]]]] = {
     "spec": (SafetySpec, SafetySpec.from_dict, SafetySpec.to_dict),
-    "policy": (Policy, named_policy, written_policy),
+    "policy": (Policy, named_policy, lambda policy: {"name": policy.name, **plain_options(policy.options)}),
     "dose": ((Dose, DoseCurve), Dose.from_dict, lambda dose: dose.to_dict()),
     "dial": (Dial, lambda fields: _made("dial", Dial, fields), Dial.to_dict),
     "features": (Features, lambda fields: _made("features", Features, fields), Features.to_dict),

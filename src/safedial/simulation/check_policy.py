@@ -70,9 +70,9 @@ def thresholds_in_one_batch_equal_thresholds_one_by_one(policy: Policy, factory:
 
 def zero_intensity_leaves_the_state_as_it_was(policy: Policy, factory: Any) -> None:
     agent = _agent(policy)
-    agent.update([0.1, 0.2, 0.3], 0.5, 0.2, 0.1)
+    agent.tell([0.1, 0.2, 0.3], 0.5, 0.2, 0.1)
     before = {key: value.copy() for key, value in agent._rounds.learning.state().items()}
-    agent.update([0.3, 0.2, 0.3], 0.0, 0.0, 0.0)
+    agent.tell([0.3, 0.2, 0.3], 0.0, 0.0, 0.0)
     for key, value in agent._rounds.learning.state().items():
         same = np.array_equal(value, before[key], equal_nan=value.dtype.kind == "f")
         assert same or key == "counts", f"{key} changed"  # these are how many rounds there were
@@ -83,16 +83,16 @@ def save_and_load_give_the_same_decisions(policy: Policy, factory: Any) -> None:
     rng = np.random.default_rng(5)
     contexts = rng.standard_normal((60, 3)) / 5
     for context in contexts[:40]:
-        decision = agent.decide(context)
-        agent.update(decision, reward=float(rng.normal()) * decision.intensity, cost=0.1 * decision.intensity)
+        decision = agent.ask(context)
+        agent.tell(decision, reward=float(rng.normal()) * decision.intensity, cost=0.1 * decision.intensity)
     with tempfile.TemporaryDirectory() as folder:
         agent.save(Path(folder) / "agent")
         twin = Agent.load(Path(folder) / "agent", policy=policy)
     for context in contexts[40:]:
-        here, there = agent.decide(context), twin.decide(context)
+        here, there = agent.ask(context), twin.ask(context)
         assert here.certificate == there.certificate, "another certificate after loading"
         for each in (agent, twin):
-            each.update(context, here.action, 0.2, 0.1)
+            each.tell(context, here.action, 0.2, 0.1)
 
 
 def the_options_rebuild_the_policy(policy: Policy, factory: Callable[..., Policy]) -> None:

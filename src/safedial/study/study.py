@@ -312,7 +312,7 @@ class Study:
             meta: other notes on the decision, {"ward": "3b"}: at most 20 names with text of at most 200 characters,
                 numbers or booleans. They do not change the advice.
             allow_extrapolation: accept a context outside the stated ranges of its features, and mark the decision.
-            proposal: as for `Agent.decide`, where the policy takes it.
+            proposal: as for `Agent.ask`, where the policy takes it.
             unit, visit: who gets it, for example a patient, and at which visit. A unit's visit has one decision.
         """
         noted = Noted(key, meta, proposal, unit, visit)

@@ -74,20 +74,20 @@ def _play_agent(rules: Rules, rounds: Rounds, outcomes: Outcomes, seed: int, pro
     agent = Agent(rules.dim, rules.spec, **{name: getattr(rules, name) for name in fields}, seed=seed)
     for context, action, reward, *costs, baseline in rounds.past:
         cost = as_stated(rules.spec, dict(zip(rounds.costs, costs, strict=True)))
-        agent.update(context, action, reward, cost, baseline_cost=baseline)
+        agent.tell(context, action, reward, cost, baseline_cost=baseline)
     advised, stopped = np.empty(len(rounds)), None
     proposed = proposals(rules.policy, rounds)
     for index in range(len(rounds)):
         question: Any = {} if proposed is None else {"proposal": float(proposed[index])}
         baseline = float(rounds.baseline[index])
         try:
-            decision = agent.decide(rounds.context[index], baseline_cost=baseline, allow_extrapolation=True, **question)
+            decision = agent.ask(rounds.context[index], baseline_cost=baseline, allow_extrapolation=True, **question)
             advised[index] = decision.action
             told, unrelated = outcomes.told(index, decision.action), rounds.unrelated[index]
             if told is not None:
-                agent.update(decision, *told, unrelated=unrelated is True)
+                agent.tell(decision, *told, unrelated=unrelated is True)
             elif unrelated is not None or (outcomes.known[index] and not outcomes.given[index]):
-                agent.update(decision, unrelated=unrelated is not False)
+                agent.tell(decision, unrelated=unrelated is not False)
         except InvalidInput as error:
             raise InvalidInput(f"log round {rounds.number[index]:g}: {error}", error.code) from error
         if agent.stop_reason and stopped is None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from safedial.errors import is_number, require
 from safedial.model.spec import SWEPT
+from safedial.policies import make_policy
 from safedial.simulation.results import guaranteed
 from safedial.simulation.run import Simulation
 from safedial.simulation.sweeps import NUMBERS, sweep_rows, varying
@@ -27,7 +28,6 @@ from safedial.tools.pages import (
     COLOURS,
     DASHES,
     FILL,
-    LABELS,
     MARKERS,
     SHADES,
     close,
@@ -163,10 +163,11 @@ def _sweep_lines(rows: list[dict[str, Any]]) -> list[tuple[str, str, list[dict[s
     for policy in dict.fromkeys(row["policy"] for row in rows):
         kin = [row for row in rows if row["policy"] == policy]
         options = [name for name in varying(kin) if name.startswith("policy_") and name != "policy_clip"]
+        shown = make_policy(policy).label if policy in COLOURS else str(policy)
         groups: dict[str, list[dict[str, Any]]] = {}
         for row in kin:
             words = [f"{name.removeprefix('policy_').replace('_', ' ')} {row[name]}" for name in options]
-            groups.setdefault(", ".join([LABELS.get(policy) or str(policy), *words]), []).append(row)
+            groups.setdefault(", ".join([shown, *words]), []).append(row)
         lines += [(label, DASHES[number % 4], each) for number, (label, each) in enumerate(groups.items())]
     return lines
 
