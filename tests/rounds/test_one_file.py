@@ -138,7 +138,7 @@ def test_a_study_is_not_opened_without_its_policy_nor_with_another(tmp_path):
     ("call", "words"),
     [
         (lambda agent: agent.cost_coef, "has no coefficients"),
-        (lambda agent: agent.resume(forget=True), "is only for hp_conformal, hp_shield and hp_student"),
+        (lambda agent: agent.resume(forget=True), "is not for a certified policy"),
     ],
 )
 def test_what_it_does_not_have_is_refused(call, words):

@@ -108,7 +108,7 @@ def test_what_is_ones_own_is_given_again(tmp_path):
         Simulation.load(tmp_path / "own", policy=own)
     with pytest.raises(InvalidInput, match="is not the one that was saved"):
         Simulation.load(tmp_path / "own", policy=own, world=Threshold(dim=2, start=0.3))
-    with pytest.raises(InvalidInput, match="must be a policy"):
+    with pytest.raises(InvalidInput, match="no such policy"):
         Simulation.load(tmp_path / "own", policy="mine", world=Threshold(dim=2))
     again = Simulation.load(tmp_path / "own", policy=own, world=Threshold(dim=2))
     assert again.trajectory().equals(run.trajectory())

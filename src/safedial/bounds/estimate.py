@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from safedial.model.namespace import Array, is_zero, namespace, where
+from safedial.model.namespace import Array, namespace, where
 from safedial.model.noise_scale import scaled_weight
 from safedial.model.spec import SafetySpec
 
@@ -153,17 +153,10 @@ def sample_weight(spec: SafetySpec, reward_intensity: Any, cost_intensity: Any, 
         return namespace(reward_intensity, cost_intensity).minimum(*weights)
     informative = (reward_intensity > 0.0) & (cost_intensity > 0.0)
     weight = where(informative, 1.0 + 0.0 * cost_intensity, 0.0 * cost_intensity)
-    if not spec.sensors_err:
-        return weight
-    xp = namespace(reward_intensity, cost_intensity)
-    pairs = (
-        (reward_intensity, spec.reward_noise, spec.reward_sensor_noise),
-        (cost_intensity, spec.cost_noise, spec.cost_sensor_noise),
-    )
-    for intensity, noise, sensor_noise in pairs:
-        if not is_zero(sensor_noise):
-            scaled = noise * intensity
-            total = scaled + sensor_noise
-            spread = total * total if spec.sensor_dependent else scaled * scaled + sensor_noise * sensor_noise
-            weight = xp.minimum(weight, scaled * scaled / spread)
+    for target in spec.sensors:
+        scaled = getattr(spec, f"{target}_noise") * (reward_intensity if target == "reward" else cost_intensity)
+        sensor_noise = getattr(spec, f"{target}_sensor_noise")
+        total = scaled + sensor_noise
+        spread = total * total if spec.sensor_dependent else scaled * scaled + sensor_noise * sensor_noise
+        weight = namespace(reward_intensity, cost_intensity).minimum(weight, scaled * scaled / spread)
     return weight

@@ -22,6 +22,7 @@ from safedial.cli.output import (
 )
 from safedial.cli.simulate import DOSES, own_world, read_curve, spec_options, stated_spec
 from safedial.model.dose import Dose
+from safedial.model.guarantee import CERTIFIED
 from safedial.model.spec import CONSTANTS
 
 
@@ -39,7 +40,7 @@ def plan(
     baseline_cost: Annotated[float, typer.Option(help="The known cost without any action, in every round.")] = 0.0,
     dose: Annotated[str | None, plain(f"The dose curve: {DOSES} [identity].")] = None,
     spec: Annotated[Path | None, typer.Option(help="A spec file; other options override its values.")] = None,
-    policy: Annotated[str | None, plain("The policy [hp_probe].")] = None,
+    policy: Annotated[str | None, plain(f"The policy [{CERTIFIED.default_policy}].")] = None,
     tolerance: Annotated[
         float | None,
         typer.Option(help="For a bracket: the median of what units tolerate, as a multiple of the base [1]."),
@@ -82,7 +83,8 @@ def plan(
     stated = stated_spec(fields, file)
     place = None if world is None else own_world(read_named(world, "--world"), dim)
     known: Any = place.dim if place else dim if dim is not None else file and file.dim
-    named = file.policy if policy is None and file and file.policy else read_named(policy or "hp_probe", "--policy")
+    given = file.policy if policy is None and file else None
+    named = given or read_named(policy or CERTIFIED.default_policy, "--policy")
     chosen, stated = planned(named, stated, known, file.dial if file else None)
     units = {"tolerance": tolerance, "tolerance_spread": tolerance_spread, "explained": explained}
     assumed |= {name: value for name, value in units.items() if value is not None}

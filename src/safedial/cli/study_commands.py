@@ -259,7 +259,7 @@ def ask(
         ),
     ] = False,
     proposal: Annotated[
-        float | None, typer.Option(help="hp_shield: the proposed or requested setting, where it takes one.")
+        float | None, typer.Option(help="The proposed or requested setting, where the policy takes one.")
     ] = None,
     unit: Annotated[str | None, typer.Option(help="Who gets it, for example a patient.")] = None,
     visit: Annotated[str | None, typer.Option(help="The visit. A unit's visit has one decision.")] = None,
@@ -375,11 +375,11 @@ def resume(
     reason: Reason,
     rule: Annotated[str | None, typer.Option(help="Refuse unless this rule has stopped the study.")] = None,
     forget: Annotated[
-        bool, typer.Option(help="hp_conformal, hp_shield, hp_student: restart without the earlier rounds.")
+        bool, typer.Option(help="Where no constants are stated: restart without the earlier rounds.")
     ] = False,
     unrelated: Annotated[
         bool,
-        typer.Option(help="With --forget: its reason has nothing to do with outcomes; else hp_student proves no more."),
+        typer.Option(help="With --forget: its reason has nothing to do with outcomes, which some guarantees need."),
     ] = False,
 ) -> Answer:
     """Clear an alarm, so that the study advises as usual again."""

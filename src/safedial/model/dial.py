@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from difflib import get_close_matches
@@ -328,10 +328,10 @@ LABELS = ("cost", "cost_unit", "reward", "reward_unit", "unit")
 LONGEST_LABEL = 40
 
 
-def read_labels(given: Any, *, several: bool) -> dict[str, str]:
-    """The labels, checked; `several`: whether there are several costs, which have names and units of their own.
+def read_labels(given: Any, *, columns: Collection[str] = ("cost",)) -> dict[str, str]:
+    """The labels, checked; `columns`: of the costs. Several have names and units of their own.
 
-    >>> read_labels({"cost": "trough", "cost_unit": "mg/l", "unit": "patient"}, several=False)["cost"]
+    >>> read_labels({"cost": "trough", "cost_unit": "mg/l", "unit": "patient"})["cost"]
     'trough'
     """
     choose = "choose from " + ", ".join(LABELS)
@@ -342,6 +342,6 @@ def read_labels(given: Any, *, several: bool) -> dict[str, str]:
         require(name in LABELS, "labels", name, "is not a label", way_out)
         fits = isinstance(label, str) and 0 < len(label.strip()) == len(label) <= LONGEST_LABEL and label.isprintable()
         require(fits, f"labels.{name}", label, f"must be printable text of 1 to {LONGEST_LABEL} characters")
-        own = several and name.startswith("cost")
+        own = name.startswith("cost") and "cost" not in columns
         require(not own, f"labels.{name}", label, "is for one cost", "several have names, and units in `costs`")
     return dict(given)

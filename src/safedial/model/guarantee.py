@@ -42,7 +42,7 @@ class Guarantee(NamedTuple):
         cost_states: what each of several costs must state; with "" its share of the risk is enough.
         splits: each of several costs has a guarantee of its own, with a share of the risk.
         default_policy: the policy of a spec that names none, and `default_options` what it cannot do without.
-        because: why that policy, in words.
+        because: why that policy, in words; only a guarantee that a spec may state has one.
     """
 
     standing: float = math.nan
@@ -104,7 +104,7 @@ class Guarantee(NamedTuple):
     @property
     def in_brief(self) -> str:
         """What kind of guarantee it is and what it takes as true, in one sentence."""
-        if not self.proved:
+        if not self.because:
             return "Nothing is proved about the realized cost."
         return f"The guarantee on the realized cost holds if what is stated is true: {self.because}."
 
@@ -206,7 +206,7 @@ GUARANTEES = {
 }
 """By name. Only decisions have "declared" (a start dose that you declared safe), "none" and "imported"."""
 
-PROVED = tuple(name for name, guarantee in GUARANTEES.items() if guarantee.proved)
+PROVED = tuple(name for name, guarantee in GUARANTEES.items() if guarantee.because)
 """What a spec may guarantee."""
 
 OF_POLICIES = tuple(name for name, guarantee in GUARANTEES.items() if guarantee.limit)

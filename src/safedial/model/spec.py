@@ -16,7 +16,7 @@ with one row of results for each value, in simulations and replays.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from dataclasses import fields as dataclass_fields
 from difflib import get_close_matches
@@ -115,7 +115,7 @@ class SafetySpec:
     estimation_risk: Any = None
     total_risk: Any = None
     ridge: Any = None
-    guarantee: Literal["certified", "joint", "conformal", "bracket", "student"] = "certified"
+    guarantee: str = "certified"
     reward_sensor_noise: Any = 0.0
     cost_sensor_noise: Any = 0.0
     sensor_dependent: bool = False
@@ -136,8 +136,8 @@ class SafetySpec:
     """Whether κ_r = κ_c, one number: then one radius serves both."""
     least_informative: Any = field(init=False, repr=False, compare=False)
     """σ_ε/κ: below this intensity a sample is mostly sensor noise, and a probe teaches little; None without sensors."""
-    sensors_err: bool = field(init=False, repr=False, compare=False)
-    """Whether either sensor errs."""
+    sensors: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """Which sensors err: that of the "reward", that of the "cost", both or neither."""
 
     def __post_init__(self) -> None:
         _one_of("guarantee", self.guarantee, PROVED)
@@ -154,10 +154,11 @@ class SafetySpec:
         self._check_sizes()
         _one_of("threshold_on", self.threshold_on, ("measured", "true"))
         _one_of("sensor_dependent", self.sensor_dependent, (True, False))
-        exact = is_zero(self.reward_sensor_noise) and is_zero(self.cost_sensor_noise)
-        object.__setattr__(self, "sensors_err", not exact)
+        sensors = tuple(name for name in ("reward", "cost") if not is_zero(getattr(self, f"{name}_sensor_noise")))
+        object.__setattr__(self, "sensors", sensors)
         self._check_margin()
         self._check_scale()
+        self._check_sensors()
         known = self.estimation_risk is not None
         object.__setattr__(self, "log_inverse_risk", log_inverse(self.estimation_risk) if known else None)
         object.__setattr__(self, "tail", tail(self.violation_risk, self.margin))
@@ -171,14 +172,14 @@ class SafetySpec:
         return GUARANTEES[self.guarantee]
 
     def _least_informative(self) -> Any:
-        if not self.sensors_err or self.reward_noise is None or self.cost_noise is None:
+        if not self.sensors or self.reward_noise is None or self.cost_noise is None:
             return None
         reward = self.reward_sensor_noise / self.reward_noise
         cost = self.cost_sensor_noise / self.cost_noise
         return namespace(reward, cost).maximum(reward, cost)
 
     def _check_costs(self) -> None:
-        way_out = "use guarantee='bracket', 'certified' or 'student', or state one threshold"
+        way_out = f"use {_named(lambda each: 'costs' in each.takes)}, or state one threshold"
         self._require_taken("costs", "has no proof for several costs", way_out)
         own = {
             "threshold": None,
@@ -231,10 +232,6 @@ class SafetySpec:
             _of_usual_size("noise_high", self.noise_high)
         else:
             require(ends == (None, None), "noise_low, noise_high", ends, "have no part here", "use margin='bounded'")
-        sensed = self.margin == "bounded" and self.sensors_err
-        require(
-            not sensed, "margin", self.margin, "cannot be combined with sensor noise", "use 'subgaussian' or 'gaussian'"
-        )
         if self.margin != "subgaussian":
             rule = f"does not apply to margin='{self.margin}'"
             self._require_taken("margins", rule, "use guarantee='certified'")
@@ -244,12 +241,17 @@ class SafetySpec:
             return
         if not isinstance(self.noise_scale, NoiseScale):
             object.__setattr__(self, "noise_scale", scale_from_dict(self.noise_scale))
-        words, way_out = "cannot be combined with a noise_scale", "let the scale include it: with_sensor(σ/κ)"
-        require(
-            not self.sensors_err, "sensor noise", (self.reward_sensor_noise, self.cost_sensor_noise), words, way_out
-        )
-        require(not self.learns_noise, "margin_risk", self.margin_risk, words, "with a scale the noise is not i.i.d.")
+        words, way_out = "cannot be combined with a noise_scale", "with a scale the noise is not i.i.d."
+        require(self.margin_risk is None, "margin_risk", self.margin_risk, words, way_out)
         self._require_taken("noise_scale", words, "use guarantee='certified'")
+
+    def _check_sensors(self) -> None:
+        if not self.sensors:
+            return
+        rule = "cannot be combined with sensor noise"
+        require(self.margin != "bounded", "margin", self.margin, rule, "use 'subgaussian' or 'gaussian'")
+        way_out = "let the scale include it: with_sensor(σ/κ)"
+        require(self.noise_scale is None, "noise_scale", self.noise_scale, rule, way_out)
 
     @property
     def learns_noise(self) -> bool:
@@ -261,6 +263,13 @@ class SafetySpec:
         """The largest probability of a violation in a round: δ, + δ′ and + δ_q where the guarantee counts them."""
         first, *others = (getattr(self, name) for name in self._stated.risks)
         return sum((risk for risk in others if risk is not None), first)
+
+    def constants(self, names: tuple[str, ...]) -> dict[str, Any]:
+        """These constants, None where one is not stated; in place of `cost_noise` that of each of several costs."""
+        found = {name: getattr(self, name) for name in names}
+        if self.costs is not None and found.pop("cost_noise", ...) is not ...:
+            found |= {f"noise of costs[{name!r}]": cost.noise for name, cost in self.costs.items()}
+        return found
 
     def _split_total_risk(self) -> None:
         if self.total_risk is not None:
@@ -320,7 +329,7 @@ NUMBERS = (*POSITIVE, *OPTIONAL, "reward_sensor_noise", "cost_sensor_noise")
 def _number(name: str, value: Any) -> Any:
     """A Python float, or an array of floats; bool, text, NaN and infinity are refused."""
     way_out = (
-        f"{POSITIVE[name]}, or use guarantee='conformal', 'student' or 'bracket', which need none"
+        f"{POSITIVE[name]}, or use {_named(lambda each: not each.constants)}, which need none"
         if name in CONSTANTS
         else ""
     )
@@ -340,7 +349,7 @@ def _of_usual_size(name: str, value: Any) -> None:
 
 
 def _risk(name: str, value: Any) -> None:
-    parts = "give violation_risk and estimation_risk, or total_risk (for guarantee='conformal': violation_risk)"
+    parts = "give violation_risk and estimation_risk, or total_risk; violation_risk alone where nothing else is risked"
     require(value is not None, name, value, "is missing", parts)
     require(
         np.all(value >= 1.0 / LARGEST) and np.all(value < 1),
@@ -349,6 +358,11 @@ def _risk(name: str, value: Any) -> None:
         "must lie strictly between 0 and 1",
         "0.01 means one round in a hundred",
     )
+
+
+def _named(fits: Callable[[Guarantee], bool]) -> str:
+    """The guarantees of a spec that fit, in words."""
+    return "guarantee=" + " or ".join(repr(name) for name in PROVED if fits(GUARANTEES[name]))
 
 
 def _one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> None:

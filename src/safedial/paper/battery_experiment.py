@@ -271,7 +271,7 @@ def logged_rows(data: str | Path | None, *, celsius: float = 2.0) -> Iterator[di
             threshold=celsius,
             total_risk=LOGGED_RISK,
             context_bound=1.0,
-            guarantee="conformal" if GUARANTEES[policy.guarantee].exchangeable else "certified",
+            guarantee=GUARANTEES[policy.guarantee].under[0],
             **constants,
         )
         dial = Dial(low=0.0, high=LEVELS[-1], unit="A", levels=LEVELS)
@@ -387,9 +387,8 @@ def battery_rows(
             if policy.knows_truth:
                 intensity = best
             else:
-                coins = rng.random(len(context)) if policy.randomised else None
                 rewards = means[0] + truth.reward_noise * noise[0]
-                run = replay(policy, context, rewards, costs, spec, coins=coins, engine=engine)
+                run = replay(policy, context, rewards, costs, spec, coins=rng.random(len(context)), engine=engine)
                 intensity, seconds = run.intensity, seconds + run.seconds
             regrets.append(np.cumsum((best - intensity) * means[0], axis=1)[:, marks - 1])
             violations.append(np.cumsum(intensity * costs > np.array(thresholds)[:, None], axis=1)[:, marks - 1])
@@ -502,7 +501,7 @@ def draw(folder: Path) -> list[Path]:
             rounds, regret, low, high, rates = columns(line, DRAWN)
             look = {"color": COLOURS[policy], "linewidth": 1.2, "label": series}
             look |= {"marker": MARKERS[policy], "markevery": max(1, len(line) // 5), "markersize": 4}
-            if not make_policy(policy).knows_truth:
+            if any(regret):  # that of the clairvoyant is 0
                 above.plot(rounds, regret, **look)
                 above.fill_between(rounds, low, high, color=COLOURS[policy], alpha=0.2, linewidth=0)
             below.plot(rounds, [max(rate, 1e-5) for rate in rates], **look)

@@ -29,7 +29,7 @@ from safedial.policies import make_policy
 from safedial.simulation.linear_world import LinearWorld
 from safedial.stats import Seeds as AnySeeds
 from safedial.stats import as_seeds, violation_interval
-from safedial.tools.pages import COLOURS, LABELS, MARKERS, claim, columns, image, new_figure, read_provenance, save
+from safedial.tools.pages import COLOURS, MARKERS, claim, columns, image, new_figure, read_provenance, save
 
 UNIT: dict[str, Any] = dict.fromkeys(CONSTANTS, 1.0)
 """Unit noise, S = L = 1."""
@@ -114,7 +114,7 @@ def draw(folder: Path, guaranteed: float = 0.02) -> list[Path]:
     for policy, legend in (("hp_ucb", "paper"), ("on_expectation", None)):
         held = columns((row for row in rows if row["policy"] == policy), DRAWN)
         threshold, rate, low, high, paper = map(np.array, held)
-        look = {"color": COLOURS[policy], "marker": MARKERS[policy], "label": LABELS[policy]}
+        look = {"color": COLOURS[policy], "marker": MARKERS[policy], "label": make_policy(policy).label}
         axes.errorbar(threshold, rate, yerr=[rate - low, high - rate], markersize=3.5, linewidth=1, capsize=2, **look)
         axes.plot(threshold, paper, "x", markersize=5, color="black", zorder=3, label=legend)
     axes.axhline(guaranteed, color="grey", linestyle="--", linewidth=1)

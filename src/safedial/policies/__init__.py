@@ -40,6 +40,9 @@ POLICIES: dict[str, Callable[..., Any]] = {
 FACTORIES: dict[str, Callable[..., Any]] = {**POLICIES, "hp_shield": hp_shield}
 """All policies, by name: also those that somebody must configure."""
 
+STUDIED = ("hp_probe", "hp_ucb", "hp_conformal", "hp_shield", "hp_student")
+"""Those that can run a study by name."""
+
 
 def make_policy(name: str, **options: Any) -> Policy:
     """The policy with this name and these options.

@@ -29,7 +29,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from safedial.bounds.confidence import NAMES, Bounds, bound, check_dim, check_scale
+from safedial.bounds.confidence import NAMES, Bounds, bound, check_dim, check_scale, with_ridge
 from safedial.bounds.estimate import Dual, Prediction
 from safedial.bounds.safe_set import safe_set
 from safedial.errors import require
@@ -160,6 +160,12 @@ class Linear(Policy):
         return made
 
     # --- its state
+
+    def fitted(self, spec: SafetySpec, dim: int) -> SafetySpec:
+        """With the ridge that is best for its radius, which must hold there."""
+        check_dim(self.radius, dim)
+        check_scale(self.radius, spec)
+        return with_ridge(spec, self.radius, dim)
 
     def on(self, task: Task, **options: Any) -> Policy:  # pyright: ignore[reportIncompatibleMethodOverride] -- of several costs
         if task.spec.costs is not None and not self.knows_truth:

@@ -397,6 +397,10 @@ class Policy:
         object.__setattr__(made, "task", task)
         return made
 
+    def fitted(self, spec: SafetySpec, dim: int) -> SafetySpec:
+        """The spec in so many dimensions, with what suits this policy where nothing is stated."""
+        return spec
+
     def init(self, lanes: tuple[int, ...] = (), *, watch: bool = True) -> State:
         """The state before any round; without `watch` no evidence is kept, which simulations seldom need."""
         raise NotImplementedError

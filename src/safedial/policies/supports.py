@@ -58,7 +58,9 @@ SENTENCES = {
         "use hp_probe or hp_ucb, or state the noise as sensor noise",
     ),
     "learned noise": Sentence(
-        "margin_risk", "is learned by policies with a linear cost only", "leave it out, or use hp_probe"
+        "margin_risk",
+        "is learned by policies with a linear cost only, and not in a replay",
+        "leave it out, or use hp_probe",
     ),
     "other margin": Sentence("margin", "is not supported by {name}, which has a noise of its own", "leave it out"),
     "threshold from 1": Sentence("threshold", "must be below 1 where costs are 0 or 1", "0.5 means: no event"),
@@ -88,7 +90,7 @@ def facts(task: Task) -> frozenset[str]:
     spec = task.spec
     stated = {
         "several costs": spec.costs is not None,
-        "sensor noise": spec.sensors_err,
+        "sensor noise": bool(spec.sensors),
         "noise scale": spec.noise_scale is not None,
         "learned noise": spec.learns_noise,
         "other margin": spec.margin != "subgaussian",
@@ -107,9 +109,10 @@ def excluded(policy: Policy, stated: frozenset[str]) -> frozenset[str]:
     fits = given.under if "advice" in stated else given.simulated_under
     knowing = policy.knows_truth and "no constants" in stated
     others = frozenset() if knowing else {f"guarantee {name}" for name in PROVED if name not in fits}
+    replayed = frozenset({"learned noise"} if "replay" in stated else ())
     zero_one = ZERO_ONE if policy.zero_one or "costs of 0 or 1" in stated else frozenset()
     # A bracket has a proof for several costs.
-    return (policy.excludes - {"several costs"} if given.bracketed else policy.excludes) | others | zero_one
+    return (policy.excludes - {"several costs"} if given.bracketed else policy.excludes) | others | zero_one | replayed
 
 
 def supports(policy: Policy, task: Task) -> list[str]:

@@ -390,8 +390,7 @@ class Agent:
         return made
 
     def _advise(self, asked: Asked, *, begin: bool = True, preview: bool = False) -> tuple[Decision, Advice]:
-        drawn = self._rules.policy.randomised and not preview
-        given = {"coin": self._rng.random() if drawn else 0.5, "stop_reason": self._stop_reason}
+        given = {"coin": 0.5 if preview else self._rng.random(), "stop_reason": self._stop_reason}
         made = self._rounds.advise(asked, begin=begin, preview=preview, **given)
         if not (preview or self._rounds.watch.counts):  # what is due before a decision may have settled bets
             self._notice()

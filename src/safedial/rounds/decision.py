@@ -197,6 +197,11 @@ def guarantee_of(rules: Rules, found: Found, numbers: Mapping[str, Any], fallbac
     return given.start if rules.start_action is None else "declared"
 
 
+def is_watched(guarantee: str, *, given: bool, counts: bool) -> bool:
+    """Whether an outcome may contradict a guarantee; where violations do not count, also if nothing was given."""
+    return GUARANTEES[guarantee].claimed and (given or not counts)
+
+
 LIMITS = {
     # A study's log stores the sentence of the rule that stopped it, so the sentences up to "stop_rule" must not change.
     "drift": "the costs of new rounds lie higher among those of the calibration rounds before them than exchangeable "

@@ -32,7 +32,7 @@ RESIDUAL = ("reward", "cost", "reward_far", "cost_far", "cost_slack")
 """The numbers of a bound that an outcome's residuals follow from: two means, how far each may lie from the true one
 without any noise in the round, and how far rounding may have raised the cost's."""
 
-FORGETTING = "is only for hp_conformal, hp_shield and hp_student; the rounds of a certified policy stay valid"
+FORGETTING = "is not for a certified policy, whose earlier rounds stay valid"
 
 
 class Advice(NamedTuple):

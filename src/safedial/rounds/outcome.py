@@ -261,7 +261,7 @@ def allowed_risk(spec: SafetySpec, baseline_cost: float, round: float) -> float 
     (probability ≤ δ_t) or a sensor error above qσ (also ≤ δ_t), so the allowed risk doubles.
     """
     risk = float(round_risk(spec, round))
-    sensor_margin = tail_factor(spec, round) * spec.cost_sensor_noise
+    sensor_margin = spec.cost_sensor_noise and tail_factor(spec, round) * spec.cost_sensor_noise
     room = spec.threshold - baseline_cost
     if spec.threshold_on == "measured" or sensor_margin == 0.0:
         return risk if room >= sensor_margin else None

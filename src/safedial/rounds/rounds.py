@@ -19,9 +19,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from safedial.model.guarantee import GUARANTEES
 from safedial.model.namespace import Array
-from safedial.rounds.decision import Decision
+from safedial.rounds.decision import Decision, is_watched
 from safedial.rounds.learning import Advice, Learning, pack_rounds, unpack_rounds
 from safedial.rounds.outcome import Asked, Outcome, Round, Sample, for_the_watch, is_over, normalise, read_cost
 from safedial.rounds.rules import Rules
@@ -81,12 +80,13 @@ class Rounds:
         self.broken = self.broken or decision.fallback_reason == "assumption_broken"
         learning.count_start(decision.guarantee)
         masked = decision.limiter in ("mask", "cap") and not given
+        waits = given or (self.awaits_all and not masked)
         if masked:
             learning.leave_out(place)
-        elif not (given or self.awaits_all):
+        elif not waits:
             learning.lose(place, decision.baseline_cost)
-        if given or (self.awaits_all and not masked):
-            watched = GUARANTEES[decision.guarantee].claimed and (given or not self.watch.counts)
+        if waits:
+            watched = is_watched(decision.guarantee, given=given, counts=self.watch.counts)
             stated = decision.round, place, decision.action, decision.baseline_cost, watched
             round_ = Round(*stated, asked.vector, asked.norm, at, tag, given)
             self.open[key] = self.watch.guaranteed(round_) if given or self.rules.policy.zero_tells else round_

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.bounds.confidence import largest_noise, with_ridge
+from safedial.bounds.confidence import largest_noise
 from safedial.errors import InvalidInput, require, require_fields
 from safedial.model.brackets import Growth
 from safedial.model.costs import Cost, limits, split_spec
@@ -83,8 +83,6 @@ class Rules(RuleFields):
     @property
     def _by_rule(self) -> str:
         """Which options are those of the rule for new agents and studies, in words."""
-        if not GUARANTEES[self.spec.guarantee].from_constants:
-            return ""
         policy, spec = by_rule(None, replace(self.spec, ridge=None), self.dim)
         same = {name: value for name, value in policy.options.items() if value == self.policy.options[name]}
         told = [f"radius {same['radius']}"] if "radius" in same else []
@@ -137,19 +135,19 @@ def named_policy(fields: Mapping[str, Any]) -> Policy:
     return make_policy(fields["name"], **{key: value for key, value in fields.items() if key != "name"})
 
 
-PARTS: dict[str, tuple[Any, Callable[[Mapping[str, Any]], Any]]] = {
-    "spec": (SafetySpec, SafetySpec.from_dict),
-    "policy": (Policy, named_policy),
-    "dose": ((Dose, DoseCurve), Dose.from_dict),
-    "dial": (Dial, lambda fields: _made("dial", Dial, fields)),
-    "features": (Features, lambda fields: _made("features", Features, fields)),
+PARTS: dict[str, tuple[Any, Callable[[Mapping[str, Any]], Any], Callable[[Any], dict[str, Any]]]] = {
+    "spec": (SafetySpec, SafetySpec.from_dict, SafetySpec.to_dict),
+    "policy": (Policy, named_policy, lambda policy: {"name": policy.name, **plain_options(policy.options)}),
+    "dose": ((Dose, DoseCurve), Dose.from_dict, lambda dose: dose.to_dict()),
+    "dial": (Dial, lambda fields: _made("dial", Dial, fields), Dial.to_dict),
+    "features": (Features, lambda fields: _made("features", Features, fields), Features.to_dict),
 }
-"""The parts of the rules with their own written form: the class of each, and its reader."""
+"""The parts of the rules with their own written form: the class of each, its reader and its writer."""
 
 
 def write_parts(parts: Mapping[str, Any]) -> dict[str, Any]:
     """Parts of the rules, by name, as plain values."""
-    return {name: _plain_part(part) for name, part in parts.items()}
+    return {name: None if part is None else PARTS[name][2](part) for name, part in parts.items()}
 
 
 def read_parts(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -175,12 +173,6 @@ def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _plain_option(value) for name, value in options.items()}
 
 
-def _plain_part(part: Any) -> dict[str, Any] | None:
-    if part is None:
-        return None
-    return {"name": part.name, **plain_options(part.options)} if isinstance(part, Policy) else part.to_dict()
-
-
 def _plain_option(value: Any) -> Any:
     if isinstance(value, FunctionClass):
         return value.describe()
@@ -197,7 +189,7 @@ def _made(name: str, kind: Any, fields: Mapping[str, Any]) -> Any:
 
 
 def _read_part(name: str, given: Any) -> Any:
-    kind, read = PARTS[name]
+    kind, read, _ = PARTS[name]
     if isinstance(given, kind):
         return given
     require(isinstance(given, Mapping), name, given, "must be an object of named values")
@@ -227,13 +219,14 @@ def by_rule(policy: Any, spec: SafetySpec, dim: int) -> tuple[Policy, SafetySpec
         policy = {"name": stated.default_policy, **stated.default_options}
     if not isinstance(policy, (str, Mapping)):
         made = as_policy(policy)
-        return made, with_ridge(spec, made.options.get("radius"), dim)
+        return made, made.fitted(spec, dim)
     given = {"name": policy} if isinstance(policy, str) else policy
-    options = OPEN[given["name"]](spec, dim) if stated.from_constants and given.get("name") in OPEN else {}
+    name = given.get("name")
+    options = OPEN[name](spec, dim) if name == stated.default_policy and name in OPEN else {}
     made = named_policy({**options, **given})
     if options.get("radius") == "mixture" and "radius" not in given and not spec.states_ridge:
         spec = replace(spec, ridge=float(f"{dim * (largest_noise(spec) / spec.coefficient_bound) ** 2:.3g}"))
-    return made, with_ridge(spec, made.options.get("radius"), dim)
+    return made, made.fitted(spec, dim)
 
 
 def open_options(spec: SafetySpec, dim: int) -> dict[str, Any]:

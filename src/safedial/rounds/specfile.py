@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 from safedial.errors import InvalidInput, is_whole, require
 from safedial.io import read_text, write_text
+from safedial.model.costs import cost_columns
 from safedial.model.dial import Dial, Features, read_labels
 from safedial.model.dose import Dose, identity
 from safedial.model.spec import SafetySpec
@@ -130,7 +131,7 @@ def parse_spec(text: str) -> SpecFile:
     require(whole, "[world] dim", dim, "must be a whole number >= 1")
     fits = features is None or features.dim == dim
     require(fits, "[world] dim", dim, "is not the number of [features], an intercept included")
-    labels = read_labels(content.get("labels", {}), several=parts["spec"].costs is not None)
+    labels = read_labels(content.get("labels", {}), columns=cost_columns(parts["spec"]))
     return SpecFile(**parts, dim=dim, policy=chosen, labels=labels or None)
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from safedial.model.costs import thresholds
 from safedial.model.guarantee import GUARANTEES
 from safedial.rounds.decision import proposal_answer
 from safedial.rounds.outcome import STATUSES
@@ -226,10 +227,10 @@ def _due_at(track: Track, row: int) -> str | None:
 
 def _costs(track: Track, row: int) -> dict[str, Any]:
     """Several costs of a row, by name, None where one is not known."""
-    named = track.study.spec.at(int(track.value("seq", row))).rules.spec.costs or ()
-    known = {name: track.costs[name][row] for name in named if name in track.costs}
-    several = {name: None if math.isnan(known.get(name, math.nan)) else known[name] for name in named}
-    return {"cost": several if any(value is not None for value in several.values()) else None} if several else {}
+    named = thresholds(track.study.spec.at(int(track.value("seq", row))).rules.spec)
+    told = {name: float(track.costs[name][row]) for name in named if name in track.costs}
+    several = {name: None if math.isnan(cost) else cost for name, cost in told.items()}
+    return {"cost": several if any(cost is not None for cost in several.values()) else None} if several else {}
 
 
 # --- Decisions by unit and visit, for the operator page and the API, from a study's columns

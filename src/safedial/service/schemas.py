@@ -14,6 +14,9 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from safedial.model.guarantee import PROVED
+from safedial.policies import STUDIED
+
 
 class Request(BaseModel):
     """The body of a request: no other names than these, no text or booleans as numbers; null is as good as absent."""
@@ -95,10 +98,8 @@ class Spec(BaseModel):
     coefficient_bound: float | None = Field(None, gt=0, description="S")
     context_bound: float | None = Field(None, gt=0, description="L")
     ridge: float | None = Field(None, gt=0, description="λ")
-    guarantee: str | None = Field(None, description="certified, joint, conformal or bracket")
-    policy: Any = Field(
-        None, description="hp_probe, hp_ucb, hp_conformal, hp_shield or hp_student; a name, or an object with options"
-    )
+    guarantee: str | None = Field(None, description=", ".join(PROVED))
+    policy: Any = Field(None, description=f"{', '.join(STUDIED)}; a name, or an object with options")
     radius: str | None = Field(None, description="mixture, self-normalised, noise-adaptive or paper")
     dose: dict[str, Any] | None = Field(None, description='a dose curve, {"curve": "hill", "ed50": 0.4}')
     dial: dict[str, Any] | None = Field(None, description='{"low": 0, "high": 20, "unit": "mg", "levels": [5, 10, 20]}')
@@ -107,7 +108,7 @@ class Spec(BaseModel):
         description='{"names": [...], "center": [...], "scale": [...], "ranges": {"age": [0, 120]}, "units": {...}}',
     )
     start_action: float | None = Field(
-        None, description="hp_conformal, hp_shield and hp_student: a setting declared safe for every context"
+        None, description="where no constants are stated: a setting declared safe for every context"
     )
     fallback_action: float | None = Field(
         None, description="the setting advised while the study is stopped; by default the dial's low end"
@@ -195,13 +196,11 @@ class Void(Request):
 class Resume(Request):
     reason: str = Field(min_length=1)
     rule: str | None = Field(None, description="refuse unless this rule has stopped the study")
-    forget: bool | None = Field(
-        None, description="hp_conformal, hp_shield and hp_student: restart without the earlier rounds"
-    )
+    forget: bool | None = Field(None, description="where no constants are stated: restart without the earlier rounds")
     unrelated: bool = Field(
         False,
         description="with forget: you state that the reason for it has nothing to do with outcomes; otherwise "
-        "hp_student gives no exact guarantee again",
+        "a guarantee for Gaussian noise is not exact again",
     )
 
 

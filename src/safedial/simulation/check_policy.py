@@ -19,7 +19,7 @@ import numpy as np
 
 from safedial.bounds.estimate import Prediction
 from safedial.bounds.safe_set import safe_set
-from safedial.errors import InvalidInput
+from safedial.errors import InvalidInput, require
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import CONSTANTS, SafetySpec
 from safedial.policies import Policy, as_policy, guaranteed_risk
@@ -178,8 +178,7 @@ def no_dose_exceeds_what_a_known_cost_allows(policy: Policy, spec: SafetySpec) -
 def without_data_no_dose_exceeds_what_the_norms_allow(policy: Policy, spec: SafetySpec) -> None:
     """Before any data the mean cost may be S‖x‖, and no guarantee on the realized cost may assume less."""
     _must_be_certified(policy)
-    if policy.knows_truth:
-        raise NotApplicable("it knows the truth")
+    _agent(policy)  # does not apply to one that knows the truth
     world = _world(spec)
     _must_be_proved(policy, world, spec)
 
@@ -355,10 +354,8 @@ def check_policy(factory: Callable[..., Policy], *, quiet: bool = False) -> Repo
     >>> print(check_policy(hp_ucb, quiet=True))
     hp_ucb: 42 checks ran, 0 failed.
     """
-    policy = factory() if callable(factory) else None
-    if not isinstance(policy, Policy):
-        raise InvalidInput(f"factory = {factory!r}: must be a function that returns a Policy")
-    as_policy(policy)
+    require(callable(factory), "factory", factory, "must be a function that returns a Policy")
+    policy = as_policy(factory())
     ran, failures, silent = 0, {}, {}
     for name, check in _checks(policy, factory):
         try:

@@ -180,7 +180,7 @@ def _labels(policies: list[Policy]) -> list[str]:
         kin = [plain_options(other.options) for other in policies if other.label == policy.label]
         own = plain_options(policy.options)
         odd = [name for name in own if any(other.get(name) != own[name] for other in kin)]
-        odd = [name for name in odd if name != "clip" or odd == ["clip"]]  # it follows from the radius
+        odd = [name for name in odd if name != "clip" or odd == ["clip"]]  # it follows from another
         told = [f"{name.replace('_', ' ')} {own[name]}" for name in odd if own[name] is not None]
         labels.append(", ".join([policy.label, *told]))
     repeated = sorted({label for label in labels if labels.count(label) > 1})

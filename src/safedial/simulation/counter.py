@@ -60,9 +60,9 @@ def normals(seeds: Any, rounds: Any, places: Any, dtype: Any) -> tuple[Any, Any]
     beyond 6.8, where one in 10^11 would.
     """
     left, right = (bits.astype(dtype) + 0.5 for bits in threefry(seeds, (rounds, places)))
-    radius = jnp.sqrt(-2.0 * jnp.log(left * 2.0**-32))
+    length = jnp.sqrt(-2.0 * jnp.log(left * 2.0**-32))
     angle = right * (math.tau * 2.0**-32)
-    return radius * jnp.cos(angle), radius * jnp.sin(angle)
+    return length * jnp.cos(angle), length * jnp.sin(angle)
 
 
 def noise(family: str, uniform: Any) -> Any:

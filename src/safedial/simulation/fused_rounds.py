@@ -31,6 +31,7 @@ from jax.experimental import pallas
 from safedial.bounds.confidence import LEAST, multipliers
 from safedial.bounds.estimate import Dual, Estimate, Prediction
 from safedial.model.spec import SafetySpec
+from safedial.policies import Policy
 from safedial.policies.linear import LinearState
 from safedial.simulation.jax_device import triton
 from safedial.simulation.rule import Rule, with_numbers
@@ -219,9 +220,13 @@ def self_normalised(dim: int, spec: SafetySpec) -> Layout:
     return Layout(plain.norm, init, predict, update)
 
 
-def in_layout(radius: Any, dim: int, spec: SafetySpec) -> Layout:
+def in_layout(policy: Policy, dim: int, spec: SafetySpec) -> Layout:
     """The layout of a scan with seeds last."""
-    return self_normalised(dim, spec) if radius == "self-normalised" else linear(dim, seeds_last=True)
+    return (
+        self_normalised(dim, spec)
+        if policy.options.get("radius") == "self-normalised"
+        else linear(dim, seeds_last=True)
+    )
 
 
 # --- All rounds of a chunk in one fused kernel for a GPU

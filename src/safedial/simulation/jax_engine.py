@@ -110,7 +110,7 @@ class JaxBatch(Batch):
         with self._session():
             made = super().start().sums if self.form == "general" else None
             if made is None:
-                init = in_layout(radius, self.world.dim, stated).init if scan else partial(estimate.init, xp=jnp)
+                init = in_layout(policy, self.world.dim, stated).init if scan else partial(estimate.init, xp=jnp)
                 made = init(self.world.dim, ridge=stated.ridge, batch=(self.batch, self.size))
             return jax.tree.map(partial(jnp.array, dtype=self.dtype), made)
 

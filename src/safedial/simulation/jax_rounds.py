@@ -85,7 +85,7 @@ def play(rule: Rule, plan: Plan, carry: Any, fixed: dict[str, Any], chunk: Any) 
     passed = fixed["numbers"] if plan.form in PASSED else ({}, {}, {})
     scale = {name: part for name, part in (shown or {}).items() if name == "noise_scale"}  # NumPy looked it up
     given: Any = {name: part for name, part in (shown or {}).items() if name not in scale}
-    layout = partial(in_layout, rule.policy.options.get("radius"), rule.world.dim) if scan else None
+    layout = partial(in_layout, rule.policy, rule.world.dim) if scan else None
     rule = with_numbers(rule, (*passed[:2], passed[2] | scale), layout)
     spec = rule.spec
     if scan and not (plan.counter or rule.world.adversarial):

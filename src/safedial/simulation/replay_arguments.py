@@ -93,7 +93,6 @@ def check_rounds(
     radius = policy.options.get("radius")
     check_dim(radius, dim)
     way_out = "use `simulate` or an `Agent`"
-    require(not spec.learns_noise, "margin", spec.margin, "is not for replays", way_out)
     require(spec.noise_scale is None, "noise_scale", spec.noise_scale, "is not for replays", way_out)
     require(radius != "self-normalised", "radius", radius, "is not for replays", way_out)
     seen = np.ones(count, dtype=bool) if informative is None else _array("informative", informative)

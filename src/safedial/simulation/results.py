@@ -12,15 +12,13 @@ import numpy as np
 
 from safedial.errors import require
 from safedial.io import card, data_frame
-from safedial.model.brackets import Growth
 from safedial.model.costs import as_stated, require_one_cost, thresholds
 from safedial.model.dose import Dose, DoseCurve
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import NAMES, SWEPT, SafetySpec, one_row
 from safedial.policies import Policy, guaranteed_risk, shown_spec
-from safedial.policies.classes import FunctionClass
 from safedial.rounds.log_file import Log
-from safedial.rounds.rules import shortest_dose, write_parts
+from safedial.rounds.rules import plain_options, shortest_dose, write_parts
 from safedial.simulation.engines import USUAL
 from safedial.simulation.loop import Played
 from safedial.simulation.proof import guarantee_holds
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
 def summary(simulation: Simulation, row: int = 0) -> dict[str, Any]:
     """One spec row of a simulation as plain numbers, averaged over seeds."""
     violations, most = simulation.violations[row], simulation.attainable_reward
-    form = write_parts({"spec": simulation.spec, "dose": simulation.dose, "stated": simulation.stated})
+    form = write_parts({"spec": simulation.spec, "dose": simulation.dose})
     return {
         "policy": simulation.policy.name,
         "dim": simulation.world.dim,
@@ -63,13 +61,13 @@ def summary(simulation: Simulation, row: int = 0) -> dict[str, Any]:
         "attainable_share": None if most is None else _share(simulation.reward[row], most[row]),
         "settings": {
             "spec": shown_spec(simulation.policy, form["spec"]),
-            "policy": {name: _plain(value) for name, value in simulation.policy.options.items()},
+            "policy": plain_options(simulation.policy.options),
             "world": simulation.world.to_dict(),
             "dose": form["dose"],
             "seeds": simulation.seeds,
             "engine": simulation.engine,
             "draws": simulation.draws,
-            **({} if simulation.stated is None else {"stated": form["stated"]}),
+            **({} if simulation.stated is None else {"stated": simulation.stated.to_dict()}),
         },
     }
 
@@ -99,13 +97,6 @@ def _threshold(spec: SafetySpec, row: int) -> Any:
     return as_stated(
         spec, {name: float(np.atleast_1d(each)[row if np.ndim(each) else 0]) for name, each in thresholds(spec).items()}
     )
-
-
-def _plain(option: Any) -> Any:
-    """A policy's option as a report shows it: a function class by its description, a bracket by its numbers."""
-    if isinstance(option, Growth):
-        return option.to_dict()
-    return option.describe() if isinstance(option, FunctionClass) else option
 
 
 def _share(part: Array, whole: Array) -> float | None:
@@ -261,8 +252,7 @@ def _stated(run: Simulation, row: int) -> dict[str, Any]:
     """What the policy decided by, for one spec row: the fields that differ from the world's in any row."""
     if run.stated is None:
         return {}
-    whole = write_parts({"spec": run.spec, "stated": run.stated, "row": one_row(run.stated, row)})
-    true, stated, shown = whole.values()
+    true, stated, shown = (spec.to_dict() for spec in (run.spec, run.stated, one_row(run.stated, row)))
     return {f"stated_{name}": shown.get(name) for name in true | stated if true.get(name) != stated.get(name)}
 
 

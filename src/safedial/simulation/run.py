@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from safedial.bounds.confidence import check_dim, check_scale, with_ridge
 from safedial.errors import is_whole, require
 from safedial.model.dose import Dose, DoseCurve, as_dose
 from safedial.model.guarantee import GUARANTEES
@@ -240,9 +239,9 @@ def simulate(
     """
     policy, world, dose, chosen = find_policy(policy), as_world(world), as_dose(dose), as_seeds(seeds)
     _check(policy, world, spec, rounds=rounds, points=points)
-    spec = with_ridge(spec, policy.options.get("radius"), world.dim)
+    spec = policy.fitted(spec, world.dim)
     require(stated is None or isinstance(stated, SafetySpec), "stated", stated, "must be a SafetySpec")
-    stated = None if stated is None else with_ridge(stated, policy.options.get("radius"), world.dim)
+    stated = None if stated is None else policy.fitted(stated, world.dim)
     own = [name for name, cost in (spec.costs or {}).items() if cost.curve is not None]
     require(not own or dose.is_identity, "dose", own, "have curves of their own", "leave out `dose`")
     started = time.perf_counter()
@@ -283,7 +282,7 @@ def simulate(
     )
 
 
-BRACKET_PLAN = "for a growth bracket, whose worlds have no such constants, use `safedial plan` (in Python, `plan`)"
+BRACKET_PLAN = "state it; for a growth bracket, whose worlds have none, use `safedial plan` (in Python, `plan`)"
 
 
 def _check(policy: Policy, world: Any, spec: Any, *, rounds: Any, points: Any) -> None:
@@ -293,15 +292,9 @@ def _check(policy: Policy, world: Any, spec: Any, *, rounds: Any, points: Any) -
     # Costs with brackets are those of a world without constants, and costs with noise those of one with constants.
     bracketed, constants = GUARANTEES[spec.guarantee].bracketed, bool(world.constants)
     check_grids(spec, several=world.several_costs and bracketed != constants)
-    check_dim(policy.options.get("radius"), world.dim)
-    check_scale(policy.options.get("radius"), spec)
     rule = "is needed to simulate: the world uses it"
-    way_out = BRACKET_PLAN if GUARANTEES[spec.guarantee].bracketed else ""
-    for name in world.constants:
-        several = spec.costs if name == "cost_noise" and spec.costs is not None else {}
-        for cost, each in several.items():
-            require(each.noise is not None, f"noise of costs[{cost!r}]", None, rule, way_out)
-        require(several or getattr(spec, name) is not None, name, None, rule, way_out)
+    for name, value in spec.constants(world.constants).items():
+        require(value is not None, name, None, rule, BRACKET_PLAN)
     check_supported(policy, Task(dim=world.dim, spec=spec, dose=as_dose(None), world=world.facts))
     most = policy.most_rounds
     require(rounds <= most, "rounds", rounds, f"exceed max_points = {most} of the kernel class")

@@ -10,7 +10,7 @@ import numpy as np
 
 from safedial.errors import require
 from safedial.io import read_archive, write_archive
-from safedial.policies import Policy
+from safedial.policies import as_policy
 from safedial.rounds.rules import read_parts, saved_policy, write_parts
 from safedial.simulation.worlds import world_from_dict
 from safedial.version import __version__
@@ -36,8 +36,7 @@ def read(path: str | os.PathLike[str], given: dict[str, Any]) -> dict[str, Any]:
     header, arrays = read_archive(path, form=FORM)
     parts = {name: given.get(name) for name in PARTS}
     known = parts["policy"]
-    require(known is None or isinstance(known, Policy), "policy", known, "must be a policy")
-    parts["policy"] = saved_policy(header["policy"], known)
+    parts["policy"] = saved_policy(header["policy"], None if known is None else as_policy(known))
     for key in ("world", "spec", "dose", "stated"):
         if header[key] is None and parts[key] is None:
             continue
@@ -59,4 +58,4 @@ def _written(run: Simulation) -> dict[str, Any]:
 
 
 def _written_part(name: str, part: Any) -> Any:
-    return part.to_dict() if name == "world" else write_parts({name: part})[name]
+    return write_parts({name: part})[name] if name == "policy" else part and part.to_dict()

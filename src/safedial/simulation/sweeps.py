@@ -38,7 +38,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from safedial.bounds.confidence import check_dim
 from safedial.errors import InvalidInput, import_extra, is_whole, require
 from safedial.io import output_folder, provenance, write_json, write_rows, write_text
 from safedial.model.own_names import add_folder, plain_arguments, source_digest
@@ -103,7 +102,7 @@ def parse_grid(text: str) -> Grid:
         require(isinstance(content.get(table), dict), f"[{table}]", content.get(table), "is missing or not a table")
     policies = content.get("policy")
     listed = isinstance(policies, list) and policies and all(isinstance(each, dict) for each in policies)
-    require(listed, "[[policy]]", policies, "must be given at least once", 'for example name = "hp_ucb"')
+    require(listed, "[[policy]]", policies, "must be given at least once", "give its name")
     settings = _settings(content.get("sweep", {}))
     cells = tuple(_cells(settings, content))
     require(cells, "grid", settings["name"], "has no cells: a list in it is empty")
@@ -168,7 +167,7 @@ def _resolve(cell: dict[str, Any]) -> dict[str, Any]:
     """The cell with every default written out, so that its name does not depend on omitted values."""
     built = build({**cell, "seeds": [0]})
     world = built["world"]
-    check_dim(built["policy"].options.get("radius"), world.dim)
+    built["policy"].fitted(built["spec"], world.dim)
     form = write_parts({name: built[name] for name in ("policy", "spec", "dose")})
     form |= {"world": world.to_dict(), "dose": shortest_dose(form["dose"])}
     own = {name: cell[name] for name in ("policy", "world") if ":" in str(cell[name].get("name"))}

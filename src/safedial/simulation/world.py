@@ -337,7 +337,7 @@ class World(ABC):
         """What a learner sees of one round; any finite numbers if its weight is 0."""
         context, reward_mean, cost_mean, gain, harm, reward_noise, cost_noise, *sensors = exposure
         scale = spec.noise_scale
-        if self.proportional and not (scale or spec.sensors_err):
+        if self.proportional and not (scale or spec.sensors):
             return Normalised(reward_mean + reward_noise, cost_mean + cost_noise)
         by_reward, by_cost = where(weight > 0.0, gain, 1.0), where(weight > 0.0, harm, 1.0)
         if not self.proportional:

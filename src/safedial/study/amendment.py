@@ -33,7 +33,7 @@ from safedial.model.spec import NAMES, SafetySpec
 from safedial.policies import FACTORIES
 from safedial.study.event import Event
 from safedial.study.state import State
-from safedial.study.study_spec import DEFAULTS, STATED, StudySpec, check_fallback, read_spec
+from safedial.study.study_spec import DEFAULTS, STATED, StudySpec, check_fallback, own_policy, read_spec
 
 FIXED = ("dim", "features")
 STOPS = (*(name for name in DEFAULTS if name not in ("caps", "max_step")), *STATED)
@@ -68,11 +68,10 @@ def amended_spec(before: StudySpec, fields: Mapping[str, Any], *, since: int = 0
     named = fields.get("policy") if isinstance(fields, Mapping) else None
     same = (named.get("name") if isinstance(named, Mapping) else named) == policy.name
     own = policy if same and policy.name not in FACTORIES else None
-    made = read_spec(fields, quiet=quiet, own=own)
-    known = made.rules.policy.name in FACTORIES or made.rules.policy is policy
-    require(
-        known, "policy", made.rules.policy.name, "is your own, which an amendment cannot bring", "create a new study"
-    )
+    made, brought = read_spec(fields, quiet=quiet, own=own), own_policy(fields)
+    kept = brought is None or made.rules.policy is policy
+    rule = "is your own, which an amendment cannot bring"
+    require(kept, "policy", made.rules.policy.name, rule, "create a new study")
     for name in FIXED:
         kept = made.fields.get(name) == before.fields.get(name)
         rule = "cannot be amended, because one log holds the contexts of all rounds"
@@ -130,7 +129,7 @@ def keeps_learning(before: StudySpec, after: StudySpec, wanted: Any = None) -> b
     proper = wanted is None or isinstance(wanted, bool)
     require(proper, "keep_learning", wanted, "must be True, False or left out")
     rule = "starts learning again, though nothing changes that learning or the guarantee depends on"
-    way_out = "leave it out, or create a new study; hp_conformal, hp_shield and hp_student: resume with forget"
+    way_out = "leave it out, or create a new study; where no constants are stated: resume with forget"
     require(wanted is not False or _bound(before, after), "keep_learning", wanted, rule, way_out)
     bound = _bound(before, after)
     kept = before.rules.policy.keeps(set(bound))

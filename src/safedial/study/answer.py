@@ -363,9 +363,8 @@ def decided(
     """
     body = event.fields() if body is None else body
     decision = decision_of(spec.rules, body, context)
-    learning_order = spec.learning_order if spec.rules.policy.in_order else "prefix"
     named, labels = str(id_of(name, event.seq, event.hash)), spec.fields.get("labels", {})
-    given = (named, event.seq, name, event.at, body, decision, learning_order, bytes(event.hash).hex())
+    given = (named, event.seq, name, event.at, body, decision, spec.learning_order, bytes(event.hash).hex())
     return StudyDecision(*given, replayed, stop_reason, amended, labels, spec.fields["guard"])
 
 

@@ -19,7 +19,7 @@ from functools import lru_cache, reduce
 from typing import Any, NamedTuple
 
 from safedial.errors import import_extra
-from safedial.model.guarantee import GUARANTEES
+from safedial.rounds.decision import is_watched
 from safedial.rounds.outcome import exceeds, for_the_watch, next_status, read_cost
 from safedial.rounds.rules import Rules
 
@@ -242,7 +242,7 @@ class RoundHistory(NamedTuple):
         """
         dose = body["intensity"] > 0.0
         waits = dose or (policy is not None and policy.zero_tells and body["limiter"] not in ("mask", "cap"))
-        watched = GUARANTEES[body["guarantee"]].claimed and (dose or (policy is not None and not policy.counts))
+        watched = is_watched(body["guarantee"], given=dose, counts=policy is None or policy.counts)
         return cls(next_status("", "open", given=waits), body["action"], body["baseline_cost"], watched)
 
     def after(self, event: Any, body: Mapping[str, Any], policy: Any = None) -> RoundHistory:

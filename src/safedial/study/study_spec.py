@@ -36,10 +36,11 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from safedial.errors import is_whole, require
+from safedial.model.costs import cost_columns
 from safedial.model.dial import Dial, read_labels, real
 from safedial.model.guarantee import CERTIFIED, GUARANTEES
 from safedial.model.spec import NAMES
-from safedial.policies import FACTORIES, Policy, as_policy
+from safedial.policies import FACTORIES, STUDIED, Policy, as_policy
 from safedial.rounds.decision import Decision, intensity_of
 from safedial.rounds.rules import Rules, own_values, plain_options
 
@@ -237,7 +238,6 @@ SHAPE = (
     *("dim", "policy", "dose", "dial", "features", "start_action", "fallback_action", "high_fallback"),
     *("baseline_range", "learning_order", "guard", "labels"),
 )
-STUDY_POLICIES = ("hp_probe", "hp_ucb", "hp_conformal", "hp_shield", "hp_student")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -316,7 +316,7 @@ def read_spec(given: Any, *, quiet: bool = False, own: Policy | None = None) -> 
     confirmed = fields.get("high_fallback", False)
     require(isinstance(confirmed, bool), "high_fallback", confirmed, "must be true or false")
     written = _written(rules, guard, learning_order) | ({"high_fallback": True} if confirmed else {})
-    labels = read_labels(fields.get("labels", {}), several=rules.spec.costs is not None)
+    labels = read_labels(fields.get("labels", {}), columns=cost_columns(rules.spec))
     written |= {"labels": labels} if labels else {}
     return StudySpec(rules=rules, guard=guard, learning_order=learning_order, fields=_as_logged(written))
 
@@ -356,20 +356,25 @@ def check_fallback(fields: Mapping[str, Any], spec: StudySpec) -> None:
 
 def own_policy(fields: Mapping[str, Any]) -> Any:
     """The policy of a new study, if it is the user's own."""
-    given = fields.get("policy")
-    return given if isinstance(given, Policy) and given.name not in FACTORIES else None
+    return _named_and_own(fields)[1]
+
+
+def _named_and_own(fields: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The policy as it is stated, a policy by its name and options; and itself, if it is the user's own."""
+    stated = GUARANTEES.get(str(fields.get("guarantee")), CERTIFIED)
+    given = fields.get("policy", {"name": stated.default_policy, **stated.default_options})
+    if not isinstance(given, Policy):
+        return given, None
+    own = given.name not in FACTORIES
+    return {"name": given.name, **(plain_options(given.options) if own else given.options)}, given if own else None
 
 
 def _policy(fields: Mapping[str, Any], own: Policy | None) -> dict[str, Any] | Policy:
     """The policy's written form, with the options in it or beside it; or the user's own policy."""
-    stated = GUARANTEES.get(str(fields.get("guarantee")), CERTIFIED)
-    default = {"name": stated.default_policy, **stated.default_options}
-    given, options, own = fields.get("policy", default), {}, own_policy(fields) or own
-    for each in (given, own):
-        if isinstance(each, Policy):
-            as_policy(each)
-    if isinstance(given, Policy):
-        given = {"name": given.name, **(plain_options(given.options) if own else given.options)}
+    (given, stated), options = _named_and_own(fields), {}
+    own = stated or own
+    if own is not None:
+        as_policy(own)
     proper = isinstance(given, (str, Mapping))
     require(proper, "policy", given, "must be a name, or an object of a name and options", 'give {"name": "hp_probe"}')
     if isinstance(given, Mapping):
@@ -378,10 +383,8 @@ def _policy(fields: Mapping[str, Any], own: Policy | None) -> dict[str, Any] | P
     options |= {name: fields[name] for name in OPTIONS if name in fields}
     if own is not None:
         return _checked(own, given, options)
-    known = given in STUDY_POLICIES
-    require(
-        known or given not in FACTORIES, "policy", given, "cannot run a study", "choose " + ", ".join(STUDY_POLICIES)
-    )
+    fits = given in STUDIED or given not in FACTORIES
+    require(fits, "policy", given, "cannot run a study", "choose " + ", ".join(STUDIED))
     group = options.get("group")
     plain = isinstance(group, (str, int, bool, type(None)))
     require(plain, "group", type(group).__name__, "cannot be stored in a log: give plain values")

@@ -37,7 +37,7 @@ from safedial.model.spec import SafetySpec
 from safedial.policies import Policy
 from safedial.tools.findings import Finding, Process, draw_evidence, finding, log_of, stated
 from safedial.tools.log_watch import MarginalWatch, WatchWords, first_alarm, watch_walk
-from safedial.tools.pages import COLOURS, new_figure, title
+from safedial.tools.pages import BLUE, COLOURS, ORANGE, new_figure, title
 from safedial.tools.rank_checks import check_contexts
 from safedial.tools.slopes import Slope, Slopes, slopes
 from safedial.tools.walk import LogCase, LogTest, Walk, proposals
@@ -362,8 +362,8 @@ def _figure(walk: Walk, findings: Sequence[Finding]) -> Any:
     axes[1].set_xlabel("setting, or its logarithm for a relative bracket")
     number, over = walk.rounds.number, walk.exceeded
     scale = walk.rounds.setting / walk.numbers["protocol"]
-    axes[2].plot(number, scale, ".", color=COLOURS["hp_ucb"], markersize=2)
-    axes[2].plot(number[over], scale[over], "o", color=COLOURS["on_expectation"], markersize=4, fillstyle="none")
+    axes[2].plot(number, scale, ".", color=BLUE, markersize=2)
+    axes[2].plot(number[over], scale[over], "o", color=ORANGE, markersize=4, fillstyle="none")
     title(axes[2], "setting as a multiple of the base (circles: exceeded)")
     axes[2].set_xlabel("round")
     return figure

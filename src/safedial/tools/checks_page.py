@@ -13,7 +13,7 @@ from safedial.tools.checks import test_of
 from safedial.tools.findings import Finding, flag_at, shown
 from safedial.tools.linear_checks import Residuals
 from safedial.tools.log_watch import Watch
-from safedial.tools.pages import COLOURS, document, inline, new_figure, png, save, title
+from safedial.tools.pages import BLUE, ORANGE, document, inline, new_figure, png, save, title
 from safedial.tools.walk import Walk
 from safedial.version import __version__
 
@@ -25,9 +25,7 @@ def draw_monitor(watch: Watch, path: Path) -> Path:
     figure, (above, below) = new_figure(columns=2, height=2.5)
     start = watch.counted[0] - 1.0
     rounds = np.concatenate([[start], watch.rounds])
-    above.step(
-        rounds, np.minimum(np.concatenate([[1.0], watch.evidence]), LARGEST), where="post", color=COLOURS["hp_ucb"]
-    )
+    above.step(rounds, np.minimum(np.concatenate([[1.0], watch.evidence]), LARGEST), where="post", color=BLUE)
     above.axhline(1.0 / watch.level, color="grey", linestyle="--", linewidth=1)
     above.text(start, 1.3 / watch.level, f"alarm at {1.0 / watch.level:g}", fontsize=7, color="0.3", va="bottom")
     above.set_yscale("log")
@@ -36,14 +34,14 @@ def draw_monitor(watch: Watch, path: Path) -> Path:
     title(above, f"evidence that {watch.against}")
     rounds = np.concatenate([[start], watch.counted])
     broken, allowed = (np.cumsum(np.concatenate([[0.0], each])) for each in (watch.violated, watch.allowed))
-    below.step(rounds, broken, where="post", color=COLOURS["on_expectation"])
+    below.step(rounds, broken, where="post", color=ORANGE)
     below.plot(rounds, allowed, color="grey", linestyle="--", linewidth=1)
     below.text(rounds[-1], allowed[-1], f"{watch.allowance} ", fontsize=7, color="0.3", ha="right", va="bottom")
     title(below, "costs above the threshold, in all")
     for panel in (above, below):
         panel.set_xlabel("round")
         if watch.alarm_round is not None:
-            panel.axvline(watch.alarm_round, color=COLOURS["on_expectation"], linestyle=":", linewidth=1)
+            panel.axvline(watch.alarm_round, color=ORANGE, linestyle=":", linewidth=1)
     if watch.alarm_round is not None:
         above.text(watch.alarm_round, 0.35, f" alarm, round {watch.alarm_round}", fontsize=7, color="#D55E00")
     return save(figure, path)

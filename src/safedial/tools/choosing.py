@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from safedial.bounds.confidence import with_ridge
 from safedial.errors import require
 from safedial.io import card, data_frame
 from safedial.model.brackets import Growth
@@ -127,7 +126,7 @@ def offered(candidate: Candidate, user: Situation) -> Offer:
     """The offer of a candidate: its policy, and the spec that the user would state; no forecast yet."""
     stated = {"costs": user.costs} if user.several else {"threshold": user.threshold}
     policy = make_policy(candidate.policy, **candidate.options(user))
-    spec = with_ridge(SafetySpec(**stated, **candidate.spec(user)), policy.options.get("radius"), user.dim)
+    spec = policy.fitted(SafetySpec(**stated, **candidate.spec(user)), user.dim)
     forms = [policy.options.get(option) for option in ("radius", "guarantee")]
     forms = ["Gaussian margin"] if spec.margin == "gaussian" else forms
     event = "any cost beyond its limit" if user.several else f"cost > {user.threshold:g}"

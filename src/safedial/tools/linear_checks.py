@@ -55,7 +55,7 @@ from safedial.tools.evidence import (
 )
 from safedial.tools.findings import Finding, Process, draw_evidence, finding
 from safedial.tools.log_watch import watch_counts
-from safedial.tools.pages import COLOURS, FILL, legend_below, new_figure, title
+from safedial.tools.pages import BLUE, FILL, ORANGE, legend_below, new_figure, title
 from safedial.tools.walk import LogCase, LogTest, Walk, require_rounds
 
 Target = Literal["cost", "reward"]
@@ -740,9 +740,9 @@ def _figure(rounds: Residuals, findings: Sequence[Finding]) -> Any:
 
 def _residuals(panel: Any, rounds: Residuals, found: Finding) -> None:
     scaled = rounds.residual / rounds.noise
-    panel.plot(rounds.number, scaled, ".", color=COLOURS["hp_ucb"], markersize=2, alpha=0.6)
+    panel.plot(rounds.number, scaled, ".", color=BLUE, markersize=2, alpha=0.6)
     odd = np.isin(rounds.number, found.details["odd_rounds"])
-    panel.plot(rounds.number[odd], scaled[odd], "o", color=COLOURS["on_expectation"], markersize=5, fillstyle="none")
+    panel.plot(rounds.number[odd], scaled[odd], "o", color=ORANGE, markersize=5, fillstyle="none")
     height = np.sqrt(2.0 * np.log(2.0 * len(rounds)))
     for edge in (-height, height):
         panel.axhline(edge, color="grey", linestyle="--", linewidth=1)
@@ -754,7 +754,7 @@ def _tails(panel: Any, rounds: Residuals) -> None:
     sizes = np.sort(np.abs(rounds.residual) / rounds.noise)
     share = 1.0 - np.arange(len(sizes)) / len(sizes)
     grid = np.linspace(0.0, max(4.0, float(sizes[-1])), 100)
-    panel.step(sizes, share, where="post", color=COLOURS["hp_ucb"], linewidth=1.2, label="residuals")
+    panel.step(sizes, share, where="post", color=BLUE, linewidth=1.2, label="residuals")
     bound = np.minimum(2.0 * np.exp(-0.5 * grid**2), 1.0)
     panel.plot(grid, bound, color="grey", linestyle="--", linewidth=1, label="at most, by κ")
     panel.set(yscale="log", ylim=(0.3 / len(sizes), 1.5), xlabel="q")
@@ -764,9 +764,7 @@ def _tails(panel: Any, rounds: Residuals) -> None:
 
 def _bands(panel: Any, found: Finding, rounds: Residuals, words: str, across: Any) -> None:
     panel.plot(across, rounds.residual, ".", color="0.75", markersize=2, zorder=0)
-    panel.plot(
-        found.details["bands"], found.details["mean_residuals"], "o-", color=COLOURS["on_expectation"], markersize=4
-    )
+    panel.plot(found.details["bands"], found.details["mean_residuals"], "o-", color=ORANGE, markersize=4)
     panel.axhline(0.0, color="grey", linewidth=0.8)
     edge = 3.0 * rounds.noise
     panel.set(ylim=(-edge, edge), xlabel=words)

@@ -32,19 +32,10 @@ COLOURS = {
 }
 """Okabe and Ito's palette."""
 
+BLUE, ORANGE = "#0072B2", "#D55E00"
 FILL = "#56B4E9"
-"""Its light blue, for areas and bars that belong to no policy."""
+"""Its blue, orange and light blue, for what belongs to no policy."""
 
-LABELS = {
-    "hp_ucb": "HP-UCB",
-    "on_expectation": "On-Expectation",
-    "epsilon_greedy": "ε-Greedy",
-    "hp_probe": "HP-Probe",
-    "thompson": "Thompson",
-    "hp_conformal": "HP-Conformal",
-    "fixed": "Fixed action",
-    "clairvoyant": "Clairvoyant",
-}
 MARKERS = dict(zip(COLOURS, "osDv^PXx", strict=True))
 
 SHADES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#999999")

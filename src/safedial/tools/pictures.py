@@ -15,6 +15,7 @@ import numpy as np
 
 from safedial.errors import is_number, require
 from safedial.model.spec import SWEPT
+from safedial.policies import make_policy
 from safedial.simulation.results import guaranteed
 from safedial.simulation.run import Simulation
 from safedial.simulation.sweeps import NUMBERS, sweep_rows, varying
@@ -23,10 +24,10 @@ from safedial.tools.bracket_calibration import BracketCalibration
 from safedial.tools.calibration import Calibration
 from safedial.tools.dose_fit import Chosen, Data
 from safedial.tools.pages import (
+    BLUE,
     COLOURS,
     DASHES,
     FILL,
-    LABELS,
     MARKERS,
     SHADES,
     close,
@@ -70,7 +71,7 @@ def draw_bracket(found: BracketCalibration, path: Path) -> Path:
         middle, (least, most) = 0.5 * (start + end), band.interval()
         panel.plot([start, end], [band.estimate] * 2, color="0.3", linewidth=0.8)
         panel.plot([middle, middle], [least, most], color="0.3", linewidth=0.8)
-    panel.axhline(fit.whole.estimate, color=COLOURS["hp_ucb"], label="over all settings")
+    panel.axhline(fit.whole.estimate, color=BLUE, label="over all settings")
     unit = f"setting, {found.dial.unit}" if found.dial.unit else "setting"
     panel.set(
         xlabel=f"share of {found.base}" if relative and found.base else unit,
@@ -84,7 +85,7 @@ def draw_bracket(found: BracketCalibration, path: Path) -> Path:
 
 def _curve(panel: Any, chosen: Chosen, data: Data, noise: str) -> None:
     panel.fill_between(chosen.grid, chosen.low, chosen.high, color=FILL, alpha=0.4, linewidth=0)
-    panel.plot(chosen.grid, chosen.fit.curve.effect(chosen.grid), color=COLOURS["hp_ucb"], label="fitted g, 90 % band")
+    panel.plot(chosen.grid, chosen.fit.curve.effect(chosen.grid), color=BLUE, label="fitted g, 90 % band")
     doses, heights, errors = _heights(chosen, data, noise)
     panel.errorbar(doses, heights, yerr=2.0 * errors, fmt="o", color="0.3", markersize=3, linewidth=0.8, label="data")
     panel.set(ylabel="intensity g", xlim=(0.0, 1.02), ylim=(-0.1, 1.25))
@@ -162,10 +163,11 @@ def _sweep_lines(rows: list[dict[str, Any]]) -> list[tuple[str, str, list[dict[s
     for policy in dict.fromkeys(row["policy"] for row in rows):
         kin = [row for row in rows if row["policy"] == policy]
         options = [name for name in varying(kin) if name.startswith("policy_") and name != "policy_clip"]
+        shown = make_policy(policy).label if policy in COLOURS else str(policy)
         groups: dict[str, list[dict[str, Any]]] = {}
         for row in kin:
             words = [f"{name.removeprefix('policy_').replace('_', ' ')} {row[name]}" for name in options]
-            groups.setdefault(", ".join([LABELS.get(policy) or str(policy), *words]), []).append(row)
+            groups.setdefault(", ".join([shown, *words]), []).append(row)
         lines += [(label, DASHES[number % 4], each) for number, (label, each) in enumerate(groups.items())]
     return lines
 

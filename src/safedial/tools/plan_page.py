@@ -17,8 +17,9 @@ from safedial.rounds.specfile import save_spec
 from safedial.tools.candidates import MEANING
 from safedial.tools.choosing import Ranking
 from safedial.tools.pages import (
-    COLOURS,
+    BLUE,
     FILL,
+    ORANGE,
     band,
     columns,
     dial_axis,
@@ -62,7 +63,7 @@ def draw_plan(folder: str | Path, *, dial: Dial | None = None) -> Path:
 def _dose(panel: Any, rows: list[dict[str, Any]], scenario: str, dial: Dial | None) -> None:
     rounds, doses, low, high = columns(rows, ("round", "dose", "dose_low", "dose_high"))
     panel.fill_between(rounds, low, high, color=FILL, alpha=0.4, linewidth=0)
-    panel.plot(rounds, doses, color=COLOURS["hp_ucb"])
+    panel.plot(rounds, doses, color=BLUE)
     title(panel, f"{'dose' if dial else 'scale'} {scenario}: mean, and the middle half")
     panel.set_ylim(0.0, 1.02 if dial else None)
     if dial:
@@ -73,7 +74,7 @@ def _dose(panel: Any, rows: list[dict[str, Any]], scenario: str, dial: Dial | No
 
 def _violations(panel: Any, rows: list[dict[str, Any]], summary: dict[str, Any]) -> None:
     rounds, *counts = columns(rows, ("round", "violations", "violations_low", "violations_high"))
-    band(panel, rounds, counts, colour=COLOURS["on_expectation"], shade=0.25)
+    band(panel, rounds, counts, colour=ORANGE, shade=0.25)
     allowed = summary["guaranteed_risk"] * rounds[-1] if summary["guaranteed_over"] == "a round" else 0.0
     if allowed:
         line = [allowed * number / rounds[-1] for number in rounds]

@@ -35,7 +35,7 @@ from safedial.policies.conformal import FIRST_FIT, REACH
 from safedial.policies.policy import OPEN
 from safedial.tools.findings import Finding, Process, draw_evidence, finding, log_of, not_applicable, stated
 from safedial.tools.log_watch import MarginalWatch, WatchWords, watch_walk
-from safedial.tools.pages import COLOURS, FILL, new_figure, title
+from safedial.tools.pages import FILL, ORANGE, new_figure, title
 from safedial.tools.walk import LogCase, LogTest, Walk, require_rounds
 
 LEAST = 2 * FIRST_FIT
@@ -257,7 +257,7 @@ def ranks_figure(walk: Walk, findings: Sequence[Finding], *, over: str, across: 
     fitted, cost = walk.numbers["cost"], walk.told.cost
     known = np.isfinite(cost) & (fitted != 0.0)
     axes[2].plot(walk.told.intensity[known], (cost - fitted)[known], ".", color="0.75", markersize=2)
-    axes[2].plot(found.details["bands"], found.details["mean_residuals"], "o-", color=COLOURS["on_expectation"])
+    axes[2].plot(found.details["bands"], found.details["mean_residuals"], "o-", color=ORANGE)
     axes[2].axhline(0.0, color="grey", linewidth=0.8)
     title(axes[2], "cost per unit beyond its prediction")
     axes[2].set_xlabel("intensity")

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safedial.bounds import monitor
-from safedial.bounds.confidence import with_ridge
 from safedial.bounds.estimate import Prediction
 from safedial.bounds.margin import round_risk
 from safedial.errors import InvalidInput, is_whole, require
@@ -222,7 +221,7 @@ def forecast(
     clairvoyant's reward at the whole risk, in the same rounds.
     """
     world = place or LinearWorld(dim=dim, baseline_cost=baseline_cost, **scenario.world)
-    stated = with_ridge(stated, policy.options.get("radius"), dim)
+    stated = policy.fitted(stated, dim)
     true = true_spec(scenario.factors, stated)
     options: Any = {"rounds": rounds, "seeds": seeds, "dose": dose, "progress": progress}
     run, context, action, over = played(policy, world, true, **options, stated=stated, engine=engine, device=device)
