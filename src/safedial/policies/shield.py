@@ -70,7 +70,10 @@ from safedial.policies.policy import (
     Task,
     Terms,
     Told,
+    factor,
     flag,
+    grouping,
+    is_place,
     one_of,
     option,
     part,
@@ -207,12 +210,7 @@ class HPShield(Policy):
     learned: bool = flag(False)
     regressor: Any = None
     start_scale: float | None = part(None, "state the share of the protocol's setting that is safe")
-    climb: float | None = option(
-        CLIMB,
-        lambda climb: climb is None or (is_number(climb) and climb > 1.0),
-        "must be a number > 1 or None",
-        f"try {CLIMB}",
-    )
+    climb: float | None = factor(CLIMB, f"try {CLIMB}")
     confidence: float | None = option(
         None,
         lambda share: share is None or (is_number(share) and 0.0 < share < 1.0),
@@ -221,11 +219,7 @@ class HPShield(Policy):
     adapt: float | None = None
     chooser: Literal["largest", "request", "sign", "target"] = one_of("largest", CHOOSERS)
     lag: int = whole(0, way_out="how many rounds an outcome may take")
-    group: int | str | Callable[..., Any] | None = option(
-        None,
-        lambda group: group is None or is_place(group) or callable(group),
-        "must be a feature's name, a column's number or a function of the context",
-    )
+    group: int | str | Callable[..., Any] | None = grouping()
     direction: Literal["above", "below"] = one_of(  # pyright: ignore[reportIncompatibleVariableOverride]
         "above", ("above", "below")
     )
@@ -639,11 +633,6 @@ def _labels(group: Any) -> list[tuple[str, Any]]:
     if isinstance(group, str):
         return [(group, True)]
     return [(name, group == name) for name in np.unique(group).tolist()]
-
-
-def is_place(value: Any) -> bool:
-    """Whether this names a column of a context: its number, or a feature's name."""
-    return is_whole(value, 0) or (isinstance(value, str) and value != "")
 
 
 def _rises(levels: tuple[float, ...]) -> bool:
