@@ -46,7 +46,6 @@ from safedial.bounds.count_rule import (
     CountWindow,
     Range,
     adapted,
-    check_rate,
     spread_risk,
     tolerated_scale,
 )
@@ -216,7 +215,7 @@ class HPShield(Policy):
         lambda share: share is None or (is_number(share) and 0.0 < share < 1.0),
         "must be a number in (0, 1) or None",
     )
-    adapt: float | None = None
+    adapt: float | None = part(None, "a fifth of the risk is a common choice: a large one reacts fast and wastes scale")
     chooser: Literal["largest", "request", "sign", "target"] = one_of("largest", CHOOSERS)
     lag: int = whole(0, way_out="how many rounds an outcome may take")
     group: int | str | Callable[..., Any] | None = grouping()
@@ -235,8 +234,6 @@ class HPShield(Policy):
         if self.growth is not None and not isinstance(self.growth, Growth):
             object.__setattr__(self, "growth", growth_from_dict(self.growth))
         super().__post_init__()
-        if self.adapt is not None:
-            check_rate(self.adapt, 0.05)
         if self.levels is not None:
             object.__setattr__(self, "levels", tuple(map(float, self.levels)))
         learned = self.regressor is None or self.learned

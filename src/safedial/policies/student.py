@@ -40,7 +40,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from inspect import signature
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -219,14 +219,6 @@ class Prefix:
 # --- What is learned
 
 
-class Seen(NamedTuple):
-    """A decision's fit, its bound on C/g, and the fit without what keeps the decision from using it."""
-
-    fit: Fitted
-    upper: Any
-    raw: Fitted
-
-
 class Learned:
     """What is known of the rounds so far.
 
@@ -397,10 +389,6 @@ class HPStudent(StartingPolicy):
         return self.form == "anytime"
 
     @cached_property
-    def _mixture(self) -> Mixture:
-        return Mixture(float(self.mixture_ridge), float(self.mixture_shape))
-
-    @cached_property
     def _failure(self) -> Any:
         """What of δ′ may be spent: in an epoch of the anytime guarantee, its part."""
         risk = self.safe_spec.estimation_risk
@@ -444,7 +432,7 @@ class HPStudent(StartingPolicy):
             "epoch": self.task.epoch,
             "exact": self.task.exact,
         }
-        return Bound(index, safe.intensity, numbers, known, safe.certified, memo=Seen(seen, upper, raw), limit=limit)
+        return Bound(index, safe.intensity, numbers, known, safe.certified, memo=(upper, raw), limit=limit)
 
     def choose(self, bound: Bound, asked: Asked) -> Any:
         return probed(bound, asked.number**-0.5 if self.probe == "sqrt" else float(self.probe))
@@ -454,15 +442,15 @@ class HPStudent(StartingPolicy):
             state.before += 1
             state.rounds.open(asked.context, chosen)
             return
-        rounds, own = state.rounds, {}
+        rounds, own, (upper, raw) = state.rounds, {}, bound.memo  # the fit without what keeps a decision from using it
         if state.watch is not None:
             counting = self.anytime or (rounds.waits and (rounds.lost > 0) | (rounds.learned < self._used(state)))
             if some(counting):
                 risk = self.spec.violation_risk
-                upper = bound.memo.upper if self.anytime else self._tolerated(state, bound.memo.raw, risk)
+                upper = upper if self.anytime else self._tolerated(state, raw, risk)
                 own["upper"] = where(counting, upper, math.inf)
                 state.watch.expect(risk, own["upper"] < math.inf)
-        state._opened = rounds.open(asked.context, chosen, **own), state.fit, bound.memo.raw
+        state._opened = rounds.open(asked.context, chosen, **own), state.fit, raw
 
     def tell(self, state: Learned, place: int, told: Told) -> None:
         rounds = state.rounds
@@ -504,7 +492,8 @@ class HPStudent(StartingPolicy):
 
     def _upper(self, seen: Fitted) -> Any:
         """U(x)."""
-        return cost_upper(seen, self.form, self.safe_spec.violation_risk, self._failure, mixture=self._mixture)
+        mixture = Mixture(float(self.mixture_ridge), float(self.mixture_shape))
+        return cost_upper(seen, self.form, self.safe_spec.violation_risk, self._failure, mixture=mixture)
 
     def _tolerated(self, state: Learned, seen: Fitted, risk: Any) -> Any:
         """What C/g of a round exceeds with probability at most `risk`, given the past."""
