@@ -53,7 +53,7 @@ class SafeOpt:
     def tell(self, outcome: Outcome) -> None:
         told = zip(self.states, self.seen, outcome.reward, outcome.cost / self.world.threshold, strict=True)
         for state, view, *targets in told:
-            if state.points[0].count < MOST_POINTS:
+            if state.points[0].rounds.count < MOST_POINTS:
                 self.model.update(state, view, Outcomes(tuple(map(np.asarray, targets)), np.ones(())))
 
     def close(self) -> None:

@@ -5,8 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from safedial.bounds.count_rule import adapted, adapted_rank, check_rate, excess_bound, window
-from safedial.errors import InvalidInput
+from safedial.bounds.count_rule import adapted, adapted_rank, excess_bound, window
 from tests.lanes import Windows
 
 RISK = 0.05
@@ -124,10 +123,3 @@ def test_a_clip_keeps_an_easy_stretch_from_raising_the_level():
         [0.0405, 0.0105]
     )
     assert adapted_rank(np.array([0.05, 0.0405, -1.0]), 99, 5).tolist() == [5, 4, 0]
-
-
-@pytest.mark.parametrize("rate", [0, 1.5, "fast", True])
-def test_a_rate_outside_0_and_1_is_refused(rate):
-    assert check_rate(0.01, RISK) == 0.01
-    with pytest.raises(InvalidInput, match=r"adapt = .*: must be a number in \(0, 1\]; 0.01 is a common choice"):
-        check_rate(rate, RISK)

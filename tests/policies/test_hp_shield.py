@@ -392,7 +392,7 @@ def test_lanes_with_late_lost_and_lowered_rounds_of_their_own_are_single_lanes(o
         ({"start_scale": 0}, r"start_scale = 0: must be a number in \(0, 1\]; state the share"),
         ({"climb": 1}, "climb = 1: must be a number > 1 or None; try 1.25"),
         ({"confidence": 1.0}, "confidence = 1.0: must be a number in"),
-        ({"adapt": 0}, "adapt = 0: must be a number in"),
+        *(({"adapt": rate}, "adapt = .*: must be a number in .*; a fifth of") for rate in (0, 1.5, "fast", True)),
         ({"lag": -1}, "lag = -1: must be a whole number >= 0"),
         ({"direction": "up"}, "direction = 'up': must be 'above' or 'below'"),
         ({"levels": (0.5, 0.2)}, r"levels = \(0.5, 0.2\): must be intensities that rise, above 0 and at most 1"),

@@ -30,7 +30,7 @@ def test_every_dose_is_above_zero_and_what_the_bound_allows(guarantee):
     policy, seen = hp_student(guarantee=guarantee), []
 
     def look(round_):
-        spec, fit = spec_of(), round_.bound.memo.fit
+        spec, fit = spec_of(), round_.bound.memo[1]
         bound = cost_upper(fit, guarantee, 0.05, 0.01 * (epoch_share(1) if guarantee == "anytime" else 1.0))
         known = np.isfinite(bound)
         room = np.where(known & (bound > 0.5), 0.5 / np.where(known, bound, 1.0), 1.0)
@@ -91,7 +91,7 @@ def test_a_tolerance_for_all_rounds_is_missed_in_no_more_than_the_stated_share_o
     state, missed = each.init((lanes,), watch=False), np.zeros((2, lanes), dtype=bool)
     for number in range(1, 31):
         context, noise = rng.standard_normal((lanes, 2)) + 0.1 * number, rng.standard_normal(lanes)
-        seen = played(each, state, context, noise, noise).memo.fit
+        seen = played(each, state, context, noise, noise).memo[1]
         for row, failure in enumerate((spent_in(float(number), 0.3), 0.3)):
             missed[row] |= -ndtri(0.05) > cost_upper(seen, "tolerance", 0.05, failure)
     assert binomtest(int(missed[0].sum()), lanes, 0.3, alternative="greater").pvalue > LEVEL

@@ -82,7 +82,7 @@ def test_a_kernel_that_is_not_positive_is_refused_and_changes_nothing():
     state = class_.update(state, class_.look(state, np.zeros(2)), Outcomes((0.0, 0.0), 1.0))
     with pytest.raises(InvalidInput, match="not positive semi-definite"):
         class_.update(state, class_.look(state, np.ones(2)), Outcomes((0.0, 0.0), 1.0))
-    assert state.points[0].count == 1
+    assert state.points[0].rounds.count == 1
 
 
 def test_rounding_is_allowed_for_at_the_size_of_the_context_asked_about():

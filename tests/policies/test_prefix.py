@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from safedial.policies.policy import KNOWN, LEFT_OUT, LOST, OPEN
-from safedial.policies.prefix import CUT, Prefix
+from safedial.policies.student import CUT, Prefix
 from safedial.policies.table import digest, pack, unpack
 
 LANES = [(), (3,), (2, 3)]

@@ -145,13 +145,8 @@ def check_scale(radius: str | None, spec: SafetySpec) -> None:
 
 def check_dim(radius: str | None, dim: int) -> None:
     """Refuse `paper` at d = 1, where it is too small to hold, and a dimension that `self-normalised` cannot solve."""
-    require(
-        not (radius == "paper" and dim == 1),
-        "radius",
-        radius,
-        "does not hold for dim = 1 (the paper writes d·ln(1/δ′) where the theorem has 2·ln(1/δ′))",
-        "use 'mixture'",
-    )
+    rule = "does not hold for dim = 1 (the paper writes d·ln(1/δ′) where the theorem has 2·ln(1/δ′))"
+    require(radius != "paper" or dim > 1, "radius", radius, rule, "use 'mixture'")
     solvable = radius != "self-normalised" or dim <= MOST_SOLVED
     require(solvable, "dim", dim, f"must be at most {MOST_SOLVED} for radius='self-normalised'", "use 'mixture'")
 

@@ -317,13 +317,6 @@ def excess_bound(known: Any, *, risk: float, rate: float, open_at_once: Any = 1,
     return risk * known + risk / rate + (1.0 - risk) * (open_at_once + at_start)
 
 
-def check_rate(rate: Any, risk: float) -> float:
-    """γ, as a number > 0. A large one reacts fast and wastes scale; δ/5 is a common choice."""
-    number = is_number(rate) and 0.0 < rate <= 1.0
-    require(number, "adapt", rate, "must be a number in (0, 1]", f"{risk / 5:g} is a common choice at this risk")
-    return float(rate)
-
-
 # --- The count rule round after round
 
 

@@ -12,8 +12,7 @@ from safedial.errors import InvalidInput, require
 from safedial.model.dose import Dose
 from safedial.model.guarantee import GUARANTEES, OF_POLICIES
 from safedial.model.spec import SafetySpec, dose_free_learning
-from safedial.policies.baselines import clairvoyant, epsilon_greedy, fixed, on_expectation, thompson
-from safedial.policies.bayes import hp_bayes
+from safedial.policies.baselines import clairvoyant, epsilon_greedy, fixed, hp_bayes, on_expectation, thompson
 from safedial.policies.conformal import hp_conformal
 from safedial.policies.linear import hp_probe, hp_ucb
 from safedial.policies.nonlinear import nonlinear_hp_probe, nonlinear_hp_ucb

@@ -46,7 +46,7 @@ from safedial.bounds.conforming import NO_TIES, Calibration, Ties, calibration, 
 from safedial.bounds.estimate import ridge_fit
 from safedial.bounds.ranks import TIE, places
 from safedial.bounds.safe_set import largest_safe_intensity
-from safedial.errors import InvalidInput, is_number, is_whole, require
+from safedial.errors import InvalidInput, is_number, require
 from safedial.model.dial import rounded_down
 from safedial.model.namespace import Array, namespace, scalar
 from safedial.policies import words
@@ -64,9 +64,11 @@ from safedial.policies.policy import (
     Task,
     Terms,
     Told,
+    check_column,
+    factor,
+    grouping,
     least_quotient,
     one_of,
-    option,
     part,
     probe_share,
     probed,
@@ -204,19 +206,9 @@ class HPConformal(StartingPolicy):
 
     groups: Literal["sign", "none"] = one_of("sign", ("sign", "none"))
     probe: float | Literal["sqrt", "auto"] = teaching_probe(BY_RULE, by_rule=True)
-    group: int | str | Callable[[Any], Hashable] | None = option(
-        None,
-        lambda group: group is None or is_whole(group, 0) or isinstance(group, str) or callable(group),
-        "must be a column's number, a feature's name or a function of a context",
-    )
+    group: int | str | Callable[[Any], Hashable] | None = grouping()
     window: int = whole(100_000, 100)
-    reach: float | Literal["auto"] | None = option(
-        BY_RULE,
-        lambda reach: reach is None or (is_number(reach) and reach > 1.0),
-        "must be a number > 1 or None",
-        "2 doubles the dose at most",
-        by_rule=True,
-    )
+    reach: float | Literal["auto"] | None = factor(BY_RULE, "2 doubles the dose at most", by_rule=True)
     history: Literal["calibrate", "train", "auto"] = one_of(BY_RULE, ("calibrate", "train"), by_rule=True)
     least_dose: float | Literal["auto"] | None = part(BY_RULE, rule="must be a number in (0, 1] or None", by_rule=True)
 
@@ -266,9 +258,7 @@ class HPConformal(StartingPolicy):
             rule = "names a feature, which only an Agent with features knows"
             require(task.live, "group", group, rule)
             require(group in names, "group", group, "must be the name of one of the features", ", ".join(names))
-        inside = not isinstance(group, int) or group < task.dim
-        rule = f"must be a column of a context of dimension {task.dim}"
-        require(inside, "group", group, rule, "columns count from 0")
+        check_column("group", group, task.dim)
 
     def _check_doses(self) -> None:
         """Refuse a start without any effect, and warn that probes below the lowest level give nothing, where no least

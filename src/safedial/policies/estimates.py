@@ -134,7 +134,8 @@ class Plain:
             cost_energy=sums.cost_energy,
             noise=sums.past.best if sums.past else None,
         )
-        return seen._replace(dual=dual_of(sums.estimate, seen, self.spec)) if self._is_dual else seen
+        is_dual = self.radius == "self-normalised"
+        return seen._replace(dual=dual_of(sums.estimate, seen, self.spec)) if is_dual else seen
 
     def update(self, sums: Any, seen: Prediction, reward: Any, cost: Any, weight: Any) -> Any:
         """After a round that was seen so, with R/g, C/g and their weight, 0 where nothing is learned."""
@@ -151,10 +152,6 @@ class Plain:
             if after.past.due:
                 self._look(after, after.past)
         return after
-
-    @property
-    def _is_dual(self) -> bool:
-        return self.radius == "self-normalised"
 
     def _look(self, sums: Tight, past: PastRounds) -> None:
         """Present bounds on the mean costs of all rounds so far, to estimate their noise."""

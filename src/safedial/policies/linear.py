@@ -251,13 +251,18 @@ class Linear(Policy):
         radius, upper = told.get("cost_radius", 0.0), told.get("cost_upper")
         learned = {} if spec.margin_risk is None else {"margin_risk": spec.margin_risk}
         noise = math.inf if told.get("noise", 0.0) is None else told.get("noise")
+        dual = {}  # of the self-normalised radius: the noise's part, and the three numbers of its bound
+        if DUAL[0] in told:
+            part = spec.cost_noise * (told["log_det"] + 2.0 * spec.log_inverse_risk) ** 0.5
+            parts = {name.removeprefix("dual_"): told[name] for name in DUAL}
+            dual = {"self_normalised": {"noise_radius": part, **parts}}
         names = ("informative_rounds", "reward", "cost", "width", "norm", "log_det")
         return {
             "risk": words.risks(spec, number) | learned,
             "model": {"context_norm" if name == "norm" else name: told[name] for name in names},
             "radius_name": self.radius,
             "radius": radius,
-            **self._dual(told),
+            **dual,
             "reward_upper": told.get("reward_upper"),
             "cost_upper_uncut": told["cost"] + radius * told["width"] if radius else upper,
             "cost_upper": upper,
@@ -267,14 +272,6 @@ class Linear(Policy):
             ),
             **({"numbers": dict(told)} if self.is_own else {}),
         }
-
-    def _dual(self, told: Mapping[str, Any]) -> dict[str, Any]:
-        """For the self-normalised radius: the noise's part of the radius, and the three numbers of its bound."""
-        if DUAL[0] not in told:
-            return {}
-        noise = self.spec.cost_noise * (told["log_det"] + 2.0 * self.spec.log_inverse_risk) ** 0.5
-        parts = {name.removeprefix("dual_"): told[name] for name in DUAL}
-        return {"self_normalised": {"noise_radius": noise, **parts}}
 
     def _arithmetic(self, decided: Decided, facts: dict[str, Any]) -> list[str]:
         """The bound, and the division that gave the largest safe intensity."""

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from safedial.bounds.safe_set import SafeSet, binary_safe_set, safe_set
+from safedial.bounds.safe_set import binary_safe_set, safe_set
 from safedial.errors import require
 from safedial.model.dial import rounded_down
 from safedial.model.guarantee import GUARANTEES
@@ -136,7 +136,12 @@ class NonlinearHPUCB(Policy):
         reward = self.reward_class.bounds(views[0], 0, noise=spec.reward_noise, spec=spec)
         cost = self.cost_class.bounds(views[1], 1 if self.shared else 0, noise=spec.cost_noise, spec=spec)
         upper, rounds = self._cut(cost.upper, views[1]), views[1].informative_rounds
-        safe = self._safe(upper, asked)
+        if self.zero_one:
+            rule = "must be 0 if costs are 0 or 1"
+            require(is_zero(asked.baseline), "baseline_cost", asked.baseline, rule, "include its events in the odds")
+            safe = binary_safe_set(upper, spec, round=asked.number)
+        else:
+            safe = safe_set(upper, spec, asked.number, asked.baseline, context=asked.context)
         numbers = {"norm": asked.norm, "informative_rounds": rounds, "reward_upper": reward.upper, "cost_upper": upper}
         refuted = reward.refuted | cost.refuted
         index = self._index(reward)
@@ -159,14 +164,6 @@ class NonlinearHPUCB(Policy):
             first = class_.ceiling(view, spec)
         return np.where(view.informative_rounds == 0, first, upper)
 
-    def _safe(self, upper: Any, asked: Asked) -> SafeSet:
-        spec = self.safe_spec
-        if self.zero_one:
-            rule = "must be 0 if costs are 0 or 1"
-            require(is_zero(asked.baseline), "baseline_cost", asked.baseline, rule, "include its events in the odds")
-            return binary_safe_set(upper, spec, round=asked.number)
-        return safe_set(upper, spec, round=asked.number, baseline_cost=asked.baseline, context=asked.context)
-
     # --- its outcome
 
     def open(self, state: Learned, asked: Asked, bound: Bound | None, chosen: Any) -> None:
@@ -180,21 +177,16 @@ class NonlinearHPUCB(Policy):
         seen, *views = state._views or (None,)
         if seen is not told.context:
             views = self._look(state, told.context)
-        self._check_room(views, weight)
+        classes = (self.reward_class, self.cost_class)
+        for class_, view in zip(classes, views, strict=True):  # before either learns, so that a refusal changes nothing
+            if class_.max_points is not None:
+                check_room(int(np.max(np.where(weight > 0.0, view.informative_rounds, 0.0))), class_.max_points)
         cost = told.measured if self.zero_one else told.cost
         targets = [(told.reward, cost)] if self.shared else [(told.reward,), (cost,)]
-        classes = (self.reward_class, self.cost_class)
         for part, outcomes in enumerate(targets):
             learned = Outcomes(tuple(map(np.asarray, outcomes)), weight, told.intensity)
             state.parts[part] = classes[part].update(state.parts[part], views[part], learned)
         state._views = None
-
-    def _check_room(self, views: Any, weight: Any) -> None:
-        """Check that both classes have room before either learns, so that a refusal changes nothing."""
-        for class_, view in zip((self.reward_class, self.cost_class), views, strict=True):
-            if class_.max_points is not None:
-                held = np.where(weight > 0.0, view.informative_rounds, 0.0)
-                check_room(int(np.max(held)), class_.max_points)
 
     # --- the certificate
 

@@ -253,6 +253,29 @@ def part(default: Any, way_out: str = "", rule: str = "must be a number in (0, 1
     return option(default, check, rule, way_out, **how)
 
 
+def factor(default: Any, way_out: str, **how: Any) -> Any:
+    """An option that is a number above 1, or None."""
+    check = lambda value: value is None or (is_number(value) and value > 1.0)  # noqa: E731 -- as in its callers
+    return option(default, check, "must be a number > 1 or None", way_out, **how)
+
+
+def is_place(value: Any) -> bool:
+    """Whether this names a column of a context: its number, or a feature's name."""
+    return is_whole(value, 0) or (isinstance(value, str) and value != "")
+
+
+def grouping() -> Any:
+    """An option that says which group a context belongs to, or None."""
+    check = lambda group: group is None or is_place(group) or callable(group)  # noqa: E731 -- as in its callers
+    return option(None, check, "must be a feature's name, a column's number or a function of the context")
+
+
+def check_column(name: str, value: Any, dim: int) -> None:
+    """Refuse the number of a column that contexts do not have."""
+    inside = not isinstance(value, int) or value < dim
+    require(inside, name, value, f"must be a column of a context of dimension {dim}", "columns count from 0")
+
+
 def is_proper(policy: Policy) -> None:
     """Refuse an option that breaks its rule. NumPy's numbers become plain ones, as options are written."""
     for each in (each for each in fields(policy) if each.init):

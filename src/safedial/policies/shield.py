@@ -46,7 +46,6 @@ from safedial.bounds.count_rule import (
     CountWindow,
     Range,
     adapted,
-    check_rate,
     spread_risk,
     tolerated_scale,
 )
@@ -70,7 +69,10 @@ from safedial.policies.policy import (
     Task,
     Terms,
     Told,
+    factor,
     flag,
+    grouping,
+    is_place,
     one_of,
     option,
     part,
@@ -207,25 +209,16 @@ class HPShield(Policy):
     learned: bool = flag(False)
     regressor: Any = None
     start_scale: float | None = part(None, "state the share of the protocol's setting that is safe")
-    climb: float | None = option(
-        CLIMB,
-        lambda climb: climb is None or (is_number(climb) and climb > 1.0),
-        "must be a number > 1 or None",
-        f"try {CLIMB}",
-    )
+    climb: float | None = factor(CLIMB, f"try {CLIMB}")
     confidence: float | None = option(
         None,
         lambda share: share is None or (is_number(share) and 0.0 < share < 1.0),
         "must be a number in (0, 1) or None",
     )
-    adapt: float | None = None
+    adapt: float | None = part(None, "a fifth of the risk is a common choice: a large one reacts fast and wastes scale")
     chooser: Literal["largest", "request", "sign", "target"] = one_of("largest", CHOOSERS)
     lag: int = whole(0, way_out="how many rounds an outcome may take")
-    group: int | str | Callable[..., Any] | None = option(
-        None,
-        lambda group: group is None or is_place(group) or callable(group),
-        "must be a feature's name, a column's number or a function of the context",
-    )
+    group: int | str | Callable[..., Any] | None = grouping()
     direction: Literal["above", "below"] = one_of(  # pyright: ignore[reportIncompatibleVariableOverride]
         "above", ("above", "below")
     )
@@ -241,8 +234,6 @@ class HPShield(Policy):
         if self.growth is not None and not isinstance(self.growth, Growth):
             object.__setattr__(self, "growth", growth_from_dict(self.growth))
         super().__post_init__()
-        if self.adapt is not None:
-            check_rate(self.adapt, 0.05)
         if self.levels is not None:
             object.__setattr__(self, "levels", tuple(map(float, self.levels)))
         learned = self.regressor is None or self.learned
@@ -636,11 +627,6 @@ def _labels(group: Any) -> list[tuple[str, Any]]:
     if isinstance(group, str):
         return [(group, True)]
     return [(name, group == name) for name in np.unique(group).tolist()]
-
-
-def is_place(value: Any) -> bool:
-    """Whether this names a column of a context: its number, or a feature's name."""
-    return is_whole(value, 0) or (isinstance(value, str) and value != "")
 
 
 def _rises(levels: tuple[float, ...]) -> bool:

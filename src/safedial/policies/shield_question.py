@@ -19,7 +19,7 @@ from safedial.errors import InvalidInput, refusal, require
 from safedial.model.costs import Cost
 from safedial.model.dial import real
 from safedial.model.namespace import Array
-from safedial.policies.policy import Asked
+from safedial.policies.policy import Asked, check_column
 
 if TYPE_CHECKING:
     from safedial.policies.shield import HPShield
@@ -50,10 +50,8 @@ class Questions:
 
     def check_task(self) -> None:
         """Refuse a task in which a question could not be answered."""
-        policy, dim = self.policy, self.task.dim
-        for name, value in (("base", policy.base), ("group", policy.group), ("request", policy.request)):
-            inside = not isinstance(value, int) or value < dim
-            require(inside, name, value, f"must be a column of a context of dimension {dim}", "columns count from 0")
+        for name in ("base", "group", "request"):
+            check_column(name, getattr(self.policy, name), self.task.dim)
         if self.task.live:
             self._check_live()
         else:

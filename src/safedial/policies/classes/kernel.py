@@ -218,32 +218,14 @@ class View(NamedTuple):
 
 
 class Points:
-    """The rounds of one learner: contexts and √ω, the packed factor of K + ρI, L⁻¹y for each target, ln det(I + K/ρ),
-    and the largest k(x, x).
+    """The rounds of one learner: contexts and √ω, L⁻¹y for each target (`half`), the rows of L in one (`factor`, of
+    K + ρI), ln det(I + K/ρ), and the largest k(x, x).
     """
 
     def __init__(self, dim: int, targets: int) -> None:
         self.rounds = Table((), context=(0.0, (dim,)), root=0.0)
         self.half, self.factor = Table((targets,), value=0.0), Table((), number=0.0)
         self.log_det, self.largest = 0.0, 0.0
-
-    @property
-    def count(self) -> int:
-        return self.rounds.count
-
-    @property
-    def context(self) -> Array:
-        return self.rounds.rows("context")
-
-    @property
-    def halves(self) -> Array:
-        """L⁻¹y, (targets, count)."""
-        return self.half.rows("value")
-
-    @property
-    def packed(self) -> Array:
-        """L by rows, count·(count + 1)/2 numbers."""
-        return self.factor.rows("number")
 
 
 class State(NamedTuple):
@@ -302,7 +284,7 @@ class RKHS(FunctionClass):
         context = np.asarray(context, dtype=float)
         spread = np.broadcast_to(context, (*state.lanes, context.shape[-1])).reshape(-1, context.shape[-1])
         rows = [_against(self.kernel, points, spread[index]) for index, points in enumerate(state.points)]
-        targets = range(len(state.points[0].halves))
+        targets = range(len(state.points[0].half.rows("value")))
         pairs = list(zip(rows, state.points, strict=True))
 
         def gather(values: Any) -> Array:
@@ -313,7 +295,7 @@ class RKHS(FunctionClass):
             np.sqrt(gather(_variance(row, points, state.ridge) for row, points in pairs)),
             gather(row[2] for row in rows),
             gather(points.log_det for points in state.points),
-            gather(float(points.count) for points in state.points),
+            gather(float(points.rounds.count) for points in state.points),
             tuple(gather(_slack(points, row[2], state.ridge, target) for row, points in pairs) for target in targets),
             spread,
             [row[3] for row in rows],
@@ -335,7 +317,7 @@ class RKHS(FunctionClass):
         targets = [np.broadcast_to(target, state.lanes).ravel() for target in outcomes.targets]
         for index, points in enumerate(state.points):
             if weight[index] > 0.0:
-                check_room(points.count, self.max_points)
+                check_room(points.rounds.count, self.max_points)
                 place = view.context[index], view.projection[index]
                 told = {"values": [target[index] for target in targets], "weight": weight[index]}
                 _append(points, *place, **told, shape=self.kernel, ridge=state.ridge)
@@ -365,24 +347,24 @@ def _against(shape: Kernel, points: Points, context: Array) -> tuple[list[float]
 
     one = context[None]
     largest = float(shape.diagonal(one)[0])
-    count = points.count
-    if count == 0:
-        return [0.0] * len(points.halves), 0.0, largest, np.empty(0)
-    values = shape(points.context, one)[:, 0] * points.rounds.rows("root")
-    projection = dtpsv(count, points.packed, values, lower=0, trans=1)
-    means = [float(half @ projection) for half in points.halves]
+    rounds, halves = points.rounds, points.half.rows("value")
+    if rounds.count == 0:
+        return [0.0] * len(halves), 0.0, largest, np.empty(0)
+    values = shape(rounds.rows("context"), one)[:, 0] * rounds.rows("root")
+    projection = dtpsv(rounds.count, points.factor.rows("number"), values, lower=0, trans=1)
+    means = [float(half @ projection) for half in halves]
     return means, float(projection @ projection), largest, projection
 
 
 def _variance(row: tuple[list[float], float, float, Array], points: Points, ridge: float) -> float:
     """σ² and its slack; never below 0."""
     largest = max(row[2], points.largest)
-    return max(row[2] - row[1], 0.0) + SLACK * UNIT * points.count * largest * (1.0 + points.count * largest / ridge)
+    count = points.rounds.count
+    return max(row[2] - row[1], 0.0) + SLACK * UNIT * count * largest * (1.0 + count * largest / ridge)
 
 
 def _slack(points: Points, own: float, ridge: float, target: int) -> float:
-    size, count = max(own, points.largest), points.count
-    half = points.halves[target]
+    size, count, half = max(own, points.largest), points.rounds.count, points.half.rows("value")[target]
     return SLACK * UNIT * count * (1.0 + count * size / ridge) * np.sqrt(size * float(half @ half))
 
 
@@ -397,7 +379,7 @@ def _append(
     ridge: float,
 ) -> None:
     """One more row of the factor."""
-    count, root = points.count, float(np.sqrt(weight))
+    count, root = points.rounds.count, float(np.sqrt(weight))
     largest = float(shape.diagonal(context[None])[0])
     squared = ridge + weight * (largest - float(projection @ projection))
     sound = np.isfinite(squared) and squared >= ridge - TOLERANCE * (ridge + weight * largest)
@@ -405,11 +387,11 @@ def _append(
     require(sound, "kernel", str(shape), "is not positive semi-definite at these contexts", way_out)
     pivot = float(np.sqrt(max(squared, ridge)))
     points.factor.extend(count + 1)
-    points.packed[-count - 1 : -1], points.packed[-1] = root * projection, pivot
+    points.factor.rows("number")[-count - 1 :] = np.append(root * projection, pivot)
     points.half.append()
-    for half, value in zip(points.halves, values, strict=True):
+    for half, value in zip(points.half.rows("value"), values, strict=True):
         half[count] = root * (value - float(half[:count] @ projection)) / pivot
     points.rounds.append()
-    points.context[count], points.rounds.rows("root")[count] = context, root
+    points.rounds.context[count], points.rounds.root[count] = context, root
     points.log_det += 2.0 * float(np.log(pivot)) - float(np.log(ridge))
     points.largest = max(points.largest, largest)
