@@ -13,7 +13,8 @@ from safedial.rounds.outcome import Round, for_the_watch
 from safedial.rounds.watch import Watch
 from safedial.study import transaction
 from safedial.study.event import now
-from safedial.study.manage import create_study
+from safedial.study.manage import create_study, open_study
+from safedial.study.store import Store
 from safedial.study.study_errors import StudyError
 from tests.study.conftest import SPEC
 
@@ -264,3 +265,26 @@ def test_a_study_may_forget_ten_times(lite):
     with pytest.raises(InvalidInput, match="started again without its earlier rounds 10 times, the most that a study"):
         study.resume("another lab", forget=True)
     assert study.status()["forgets"] == 10
+
+
+@pytest.mark.parametrize("kind", ["certified", "conformal"])
+def test_outcomes_that_stay_open_hide_no_more_than_voids(lite, kind):
+    study = made(lite, guard={"max_unwatched": 0.25}) if kind == "certified" else start_study(lite, kind)
+    for number in range(450):
+        decision = study.ask([0.1, 0.1])
+        if number % 2:
+            study.tell(decision.id, reward=0.1, cost=0.05)
+        if study.status()["stop_reason"]:
+            break
+    assert (study.status()["stop_reason"], 350 < number < 440) == ("too_many_unwatched", True)
+    unwatched = study.status()["unwatched"]
+    first = study.waiting()[0]["decision_id"]
+    study.tell(first, reward=0.1, cost=0.05)
+    assert study.status()["unwatched"] == unwatched - 1
+    second = study.waiting()[0]["decision_id"]
+    study.expire([second], reason="lost")
+    assert study.status()["unwatched"] == unwatched - 1
+    state = study.state_digest()
+    with Store(study.store.storage) as other:
+        assert open_study(study.name, storage=other).state_digest() == state
+    assert study.verify().ok

@@ -12,8 +12,8 @@ excesses, and stops too: it was divided by what it had reached, so it errs less 
 **The declared start.** A setting that is declared safe exceeds with probability at most δ in each round. So a product
 of the same kind runs over all decided rounds, whatever was guaranteed in them: a cost above the threshold at the start
 or below counts as an excess, because costs grow with the setting, every other outcome as kept. It rests on no round
-that was learned from, so it survives when earlier rounds are forgotten. (HP-Shield, whose start may be one for each round,
-keeps it among its bets.)
+that was learned from, so it survives when earlier rounds are forgotten. (HP-Shield, whose start may be one for each
+round, keeps it among its bets.)
 """
 
 from __future__ import annotations
