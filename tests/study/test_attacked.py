@@ -11,9 +11,11 @@ from safedial.errors import InvalidInput
 from safedial.rounds.learning import Learning
 from safedial.rounds.outcome import Round, for_the_watch
 from safedial.rounds.watch import Watch
+from safedial.service.access import refuse_open_address
 from safedial.study import transaction
 from safedial.study.event import now
-from safedial.study.manage import create_study, open_study
+from safedial.study.keys import create_key, hash_key, list_keys, live_keys, revoke_key
+from safedial.study.manage import backup, create_study, open_study
 from safedial.study.store import Store
 from safedial.study.study_errors import StudyError
 from tests.study.conftest import SPEC
@@ -288,3 +290,19 @@ def test_outcomes_that_stay_open_hide_no_more_than_voids(lite, kind):
     with Store(study.store.storage) as other:
         assert open_study(study.name, storage=other).state_digest() == state
     assert study.verify().ok
+
+
+def test_a_copy_brings_back_no_revoked_key_and_is_never_without_keys(lite, tmp_path):
+    backup(lite.store, tmp_path / "first.db")
+    text, made = create_key(lite.store, "admin", reason="a test", actor="tester")
+    backup(lite.store, tmp_path / "second.db")
+    assert live_keys(lite.store).keys() == {hash_key(text)}
+    revoke_key(lite.store, made.id, reason="lost", actor="tester")
+    for name in ("first", "second"):
+        with Store(f"sqlite:///{tmp_path}/{name}.db") as copy:
+            assert live_keys(copy) == {}
+            assert [key.revoked_by for key in list_keys(copy)] == ["backup"]
+            with pytest.raises(InvalidInput, match="it needs keys"):
+                refuse_open_address(copy, "0.0.0.0")
+            again, _ = create_key(copy, "decide", reason="restored", actor="tester")
+            assert live_keys(copy).keys() == {hash_key(again)}
