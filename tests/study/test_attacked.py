@@ -12,7 +12,7 @@ from safedial.rounds.learning import Learning
 from safedial.rounds.outcome import Round, for_the_watch
 from safedial.rounds.watch import Watch
 from safedial.service.access import refuse_open_address
-from safedial.study import transaction
+from safedial.study import replay_log, transaction
 from safedial.study.event import now
 from safedial.study.keys import create_key, hash_key, list_keys, live_keys, revoke_key
 from safedial.study.manage import backup, create_study, open_study
@@ -303,6 +303,18 @@ def test_a_copy_brings_back_no_revoked_key_and_is_never_without_keys(lite, tmp_p
             assert live_keys(copy) == {}
             assert [key.revoked_by for key in list_keys(copy)] == ["backup"]
             with pytest.raises(InvalidInput, match="it needs keys"):
-                refuse_open_address(copy, "0.0.0.0")
+                refuse_open_address(copy, "clinic.example")
             again, _ = create_key(copy, "decide", reason="restored", actor="tester")
             assert live_keys(copy).keys() == {hash_key(again)}
+
+
+def test_a_correction_after_others_is_answered_however_long_the_log(lite, monkeypatch):
+    """It was replayed again and again where an earlier correction lay behind the last whole page of the log."""
+    monkeypatch.setattr(replay_log, "PAGE", 10)
+    study = made(lite)
+    ids = [study.ask([0.1, 0.2]).id for _ in range(30)]
+    for each in ids:
+        study.tell(each, reward=0.1, cost=0.05)
+    for each in ids[:3]:
+        study.correct(each, applied_action=0.01, wait=False, **WHY).result(timeout=30)
+    assert study.verify().ok
