@@ -11,8 +11,12 @@ from safedial.errors import InvalidInput
 from safedial.rounds.learning import Learning
 from safedial.rounds.outcome import Round, for_the_watch
 from safedial.rounds.watch import Watch
-from safedial.study import transaction
+from safedial.service.access import refuse_open_address
+from safedial.study import replay_log, transaction
 from safedial.study.event import now
+from safedial.study.keys import create_key, hash_key, list_keys, live_keys, revoke_key
+from safedial.study.manage import backup
+from safedial.study.store import Store
 from safedial.study.study import Study
 from safedial.study.study_errors import StudyError
 from tests.study.conftest import SPEC
@@ -264,3 +268,54 @@ def test_a_study_may_forget_ten_times(lite):
     with pytest.raises(InvalidInput, match="started again without its earlier rounds 10 times, the most that a study"):
         study.resume("another lab", forget=True)
     assert study.status()["forgets"] == 10
+
+
+@pytest.mark.parametrize("kind", ["certified", "conformal"])
+def test_outcomes_that_stay_open_hide_no_more_than_voids(lite, kind):
+    study = made(lite, guard={"max_unwatched": 0.25}) if kind == "certified" else start_study(lite, kind)
+    for number in range(450):
+        decision = study.ask([0.1, 0.1])
+        if number % 2:
+            study.tell(decision.id, reward=0.1, cost=0.05)
+        if study.status()["stop_reason"]:
+            break
+    assert (study.status()["stop_reason"], 350 < number < 440) == ("too_many_unwatched", True)
+    unwatched = study.status()["unwatched"]
+    first = study.waiting()[0]["decision_id"]
+    study.tell(first, reward=0.1, cost=0.05)
+    assert study.status()["unwatched"] == unwatched - 1
+    second = study.waiting()[0]["decision_id"]
+    study.expire([second], reason="lost")
+    assert study.status()["unwatched"] == unwatched - 1
+    state = study.state_digest()
+    with Store(study.store.storage) as other:
+        assert Study.open(study.name, storage=other).state_digest() == state
+    assert study.verify().ok
+
+
+def test_a_copy_brings_back_no_revoked_key_and_is_never_without_keys(lite, tmp_path):
+    backup(lite.store, tmp_path / "first.db")
+    text, made = create_key(lite.store, "admin", reason="a test", actor="tester")
+    backup(lite.store, tmp_path / "second.db")
+    assert live_keys(lite.store).keys() == {hash_key(text)}
+    revoke_key(lite.store, made.id, reason="lost", actor="tester")
+    for name in ("first", "second"):
+        with Store(f"sqlite:///{tmp_path}/{name}.db") as copy:
+            assert live_keys(copy) == {}
+            assert [key.revoked_by for key in list_keys(copy)] == ["backup"]
+            with pytest.raises(InvalidInput, match="it needs keys"):
+                refuse_open_address(copy, "clinic.example")
+            again, _ = create_key(copy, "decide", reason="restored", actor="tester")
+            assert live_keys(copy).keys() == {hash_key(again)}
+
+
+def test_a_correction_after_others_is_answered_however_long_the_log(lite, monkeypatch):
+    """It was replayed again and again where an earlier correction lay behind the last whole page of the log."""
+    monkeypatch.setattr(replay_log, "PAGE", 10)
+    study = made(lite)
+    ids = [study.ask([0.1, 0.2]).id for _ in range(30)]
+    for each in ids:
+        study.tell(each, reward=0.1, cost=0.05)
+    for each in ids[:3]:
+        study.correct(each, applied_action=0.01, wait=False, **WHY).result(timeout=30)
+    assert study.verify().ok

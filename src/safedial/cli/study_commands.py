@@ -132,7 +132,11 @@ def backup(
 
     with opened(storage) as store:
         made = copy(store, target)
-        return made, f"{made['studies']} studies, {made['events']} events copied to {made['target']} and checked."
+        return (
+            made,
+            f"{made['studies']} studies, {made['events']} events copied to {made['target']} and checked. \
+Access keys do not work in the copy: make new ones after a restore.",
+        )
 
 
 def units(

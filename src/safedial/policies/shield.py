@@ -598,8 +598,8 @@ class HPShield(Policy):
         return None if state.bets is None else state.bets.watched_starts()
 
     def keep_start_watch(self, state: ShieldState, kept: Any) -> None:
-        if state.bets is not None:
-            state.bets.keep_starts(kept)
+        bets: Any = state.bets
+        bets.keep_starts(kept)
 
     def terms(self, decided: Decided) -> Terms:
         return Words(self, decided).terms()

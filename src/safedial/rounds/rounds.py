@@ -2,7 +2,7 @@
 
 | status | by | the policy is told | learning | the watch | may become |
 |---|---|---|---|---|---|
-| open | a decision | nothing yet | takes it for the worst | as kept | any |
+| open | a decision | nothing yet | takes it for the worst | as kept; unwatched after 200 more decisions | any |
 | known | an outcome | KNOWN | yes, in its turn if it needs an order | as measured, at the advice | corrected, void |
 | nothing given | no effect | LOST or LEFT_OUT | never | not watched | – |
 | throttled | lowered because of its outcome | THROTTLED | never | its excess counts | corrected, void |
@@ -16,6 +16,7 @@ alarm that has fired stays until a person resumes.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +26,11 @@ from safedial.rounds.learning import Advice, Learning, pack_rounds, unpack_round
 from safedial.rounds.outcome import Asked, Outcome, Round, Sample, for_the_watch, is_over, normalise, read_cost
 from safedial.rounds.rules import Rules
 from safedial.rounds.watch import COUNTS, FLAGS, Watch
+
+PATIENCE = 200
+"""A round that is still open after so many more decisions counts as unwatched until its outcome comes: otherwise who
+leaves the outcomes that are feared open would hide more than who declares their rounds void.
+"""
 
 
 class Rounds:
@@ -59,6 +65,8 @@ class Rounds:
         self.rounds = self.imported = self.outcomes = self.violations = self.void = self.new_void = 0
         self.broken = False
         self.last_known, self.last_action = 0, rules.dial.low
+        self._young: deque[tuple[int, int]] = deque()
+        """The numbers and keys of rounds that were opened in the last `PATIENCE` decisions."""
 
     # --- a decision
 
@@ -90,9 +98,16 @@ class Rounds:
             stated = decision.round, place, decision.action, decision.baseline_cost, watched
             round_ = Round(*stated, asked.vector, asked.norm, at, tag, given)
             self.open[key] = self.watch.guaranteed(round_) if given or self.rules.policy.zero_tells else round_
+            self._young.append((self.rounds, key))
             if self.ordered:
                 learning.queue.append(key)
+        while self._young and self._is_old(self._young[0][0]):
+            if (old := self.open.get(self._young.popleft()[1])) is not None:
+                self.watch.unseen(old)
         self.watch.notice()
+
+    def _is_old(self, number: int) -> bool:
+        return number <= self.rounds - PATIENCE
 
     # --- what becomes of it
 
@@ -168,9 +183,12 @@ class Rounds:
             waiting |= {key: round_._replace(place=-1) for key, round_ in waiting.items()}
 
     def _found(self, key: int) -> Round:
-        """A round that waits no longer. One that is expired is no longer missing."""
+        """A round that waits no longer. One that is expired is no longer missing, nor an old one unwatched."""
         if key in self.open:
-            return self.open.pop(key)
+            round_ = self.open.pop(key)
+            if self._is_old(round_.number):
+                self.watch.unseen(round_, -1)
+            return round_
         round_ = self.expired.pop(key)
         self.void -= 1
         # One from before the last resume of the rule must not make up for a void after it.
@@ -247,6 +265,8 @@ class Rounds:
             setattr(self.watch, name, plain[name])
         self.watch.unpack(arrays["monitor"])
         self.open, self.expired = unpack_rounds("open", arrays), unpack_rounds("expired", arrays)
+        young = ((round_.number, key) for key, round_ in self.open.items())
+        self._young = deque(each for each in young if not self._is_old(each[0]))
         if learned:
             head = "learning."
             mine = {name.removeprefix(head): value for name, value in arrays.items() if name.startswith(head)}

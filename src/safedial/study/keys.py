@@ -67,6 +67,19 @@ def revoke_key(store: Store, key_id: str, *, reason: str, actor: str) -> Key:
     return found._replace(**revoked)
 
 
+def retire_keys(copy: Store) -> None:
+    """Revoke every key of a copy, which may be older than a revocation; where there is none, leave a revoked one, as it
+    may be older than the first key too. So whoever serves a restored copy makes new keys.
+    """
+    stamp, words = now(), "made for a copy of the store; make a new key after a restore"
+    gone = {"revoked": stamp, "revoked_by": "backup", "revoked_reason": words}
+    mark = Key(secrets.token_hex(4), "read", "", stamp, "backup", words, *gone.values())
+    with writing(copy.engine) as connection:
+        connection.execute(keys.update().where(keys.c.revoked.is_(None)).values(**gone))
+        if connection.execute(sa.select(keys.c.id).limit(1)).first() is None:
+            connection.execute(keys.insert().values(**mark._asdict(), hash=secrets.token_bytes(32)))
+
+
 def live_keys(store: Store) -> dict[bytes, Key]:
     """Every key that is not revoked, by its hash."""
     with reading(store.engine) as connection:

@@ -18,6 +18,7 @@ from safedial.io import replacing
 from safedial.study.answer import no_decision, read_id
 from safedial.study.database import TABLES, create_private, meta, parse_url, reading, sa, studies, unavailable, writing
 from safedial.study.event import mark_of
+from safedial.study.keys import retire_keys
 from safedial.study.log import CHUNK, read_event, study_names
 from safedial.study.replay_log import Source
 from safedial.study.store import Store
@@ -55,13 +56,17 @@ def find_decision(store: Store, decision_id: str) -> tuple[Study, int]:
 
 
 def backup(store: Store, target: str | Path) -> dict[str, Any]:
-    """Copy everything to a new SQLite file, or to an empty store at a URL, and check the copy's hash chains."""
+    """Copy everything to a new SQLite file, or to an empty store at a URL, and check the copy's hash chains. Its access
+    keys are revoked: one that was revoked since must not come back with it.
+    """
     url, file = new_target(target)
     if file is not None and store.engine.dialect.name == "sqlite":
         _copy_file(store, file)
     else:
         with Store(url) as copy:
             _copy_rows(store, copy)
+    with Store(url) as copy:
+        retire_keys(copy)
     with Store(url) as copy, reading(copy.engine) as connection:
         logs = connection.execute(sa.select(studies.c.id, studies.c.name).order_by(studies.c.id)).fetchall()
         reports = [verify_log(Source(connection, study, name), recompute=False) for study, name in logs]

@@ -248,4 +248,5 @@ class Replay:
                 self.state = _replayed(source, self.state, event, fixes)
                 yield False
             self.state.replayed = self.state.seq - begun
-            yield head - self.state.seq <= FEW_EVENTS
+            # The writer, who applies the rest, does not know the values of earlier changes.
+            yield self.state.seq >= known and head - self.state.seq <= FEW_EVENTS

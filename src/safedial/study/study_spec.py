@@ -16,8 +16,9 @@ from after it, so the guarantee still holds.
 | `noise_broken` | the evidence that residuals exceed the stated noise (bounds.monitor) reaches 2/`alarm_level` |
 | `too_many_open` | more than `max_open` decisions wait for an outcome |
 | `too_many_void` | more than `max_void` rounds since the last resume are void, expired or throttled |
-| `too_many_unwatched` | more than `max_unwatched` of the decisions since the last resume (and 20) have ended without \
-an outcome that the watch can count: void, expired, or applied above the advice where the model cannot rescale |
+| `too_many_unwatched` | more than `max_unwatched` of the decisions since the last resume (and 20) have no \
+outcome that the watch can count: void, expired, open for 200 decisions, or applied above the advice where the model \
+cannot rescale |
 | `outcome_overdue` | a decision is asked for while an outcome has been open for more than `max_open_hours` |
 | `stop_rule` | `stop.violations` of the last `stop.of_last` outcomes were above τ, or `stop.decisions` were made |
 
