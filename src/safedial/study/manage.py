@@ -18,7 +18,7 @@ from typing import Any
 from safedial.errors import require
 from safedial.io import replacing
 from safedial.model.spec import SafetySpec
-from safedial.policies import Policy
+from safedial.policies import Policy, as_policy
 from safedial.study.answer import NAME, no_decision, read_id
 from safedial.study.database import TABLES, create_private, meta, parse_url, reading, sa, studies, unavailable, writing
 from safedial.study.event import FORMAT, mark_of
@@ -31,7 +31,7 @@ from safedial.study.study import Study
 from safedial.study.study_errors import StudyError
 from safedial.study.study_spec import check_fallback, own_policy, read_spec
 from safedial.study.transaction import StudyTransaction
-from safedial.study.verify import verify_log
+from safedial.study.verify import check_own_policy, verify_log
 
 
 def create_study(
@@ -99,9 +99,16 @@ def open_study(
     actor: str | None = None,
     policy: Policy | None = None,
 ) -> Study:
-    """Open an existing study; `policy` is the one it was created with, if that is your own."""
+    """Open an existing study; `policy` is the one it was created with, if that is your own. It must take the latest
+    decision of the log again.
+    """
+    given = None if policy is None else as_policy(policy)
     with _store(storage, create=False) as store:
-        return Study(store, name, actor=actor, policy=policy)
+        opened = Study(store, name, actor=actor, policy=given)
+        if given is not None:
+            with reading(store.engine) as connection:
+                check_own_policy(Source(connection, store.find(name), name, given))
+        return opened
 
 
 @contextmanager
