@@ -111,7 +111,12 @@ SENTENCES = {
         "learn from all",
     ),
     "advice": Sentence("policy", _name, "gives no certificate and runs only in simulations", "simulate it"),
-    "replay": Sentence("policy", _name, "does not learn with the linear estimate", "use `simulate`"),
+    "replay": Sentence(
+        "policy",
+        _name,
+        "does not learn with the linear estimate",
+        "use `simulate`, or, in `evaluate`, engine 'agent' or 'auto'",
+    ),
 }
 """One for each fact that a policy may exclude."""
 
@@ -165,4 +170,6 @@ def check_supported(policy: Policy, task: Task, *, whole: bool = True) -> None:
             continue
         argument, value, rule, way_out = SENTENCES[name]
         words = {"name": policy.name, "gives": policy.guarantee}
+        if policy.is_own and name.startswith("guarantee"):
+            way_out = f"set the spec's guarantee to {' or '.join(map(repr, GUARANTEES[policy.guarantee].under))}"
         raise refusal(argument, value(policy, task.spec), rule.format(**words), way_out)
