@@ -14,10 +14,12 @@ import pytest
 
 import safedial
 from safedial.errors import InvalidInput
+from safedial.model.namespace import namespace
 from safedial.model.noise_scale import power_scale
-from safedial.policies.policy import Bound, Policy, StartSetting
+from safedial.policies.policy import KNOWN, Bound, Policy, StartSetting, option
 from safedial.simulation import engines
 from safedial.simulation.linear_world import LinearWorld
+from safedial.simulation.results import simulated_log
 from safedial.simulation.sweeps import parse_grid, run_sweep, sweep_rows
 from safedial.study.reducer import body_of, decide_next, noted_in, question_of
 from safedial.study.replay_log import Source, catch_up
@@ -58,7 +60,7 @@ def test_it_is_one_short_file() -> None:
 
 def test_it_meets_every_claim_that_says_something_about_it() -> None:
     report = safedial.check_policy(Mean, quiet=True)
-    assert (report.checks, report.failures) == (13, {})
+    assert (report.checks, report.failures) == (16, {})
 
 
 def test_nan_in_its_state_is_no_change_of_it_and_a_change_is_caught() -> None:
@@ -552,3 +554,96 @@ def test_what_is_no_policy_is_refused_where_one_is_given_again(tmp_path: Path) -
         ):
             with pytest.raises(InvalidInput, match=words):
                 use()
+
+
+class Stirring(Mean):
+    """Each question changes its state."""
+
+    def bound(self, state: Any, asked: Any) -> Bound:
+        state["rounds"] += 1.0
+        return super().bound(state, asked)
+
+
+class Returning(Mean):
+    """What it learns it returns, and nobody takes it."""
+
+    def tell(self, state: Any, place: int, told: Any) -> Any:
+        super().tell(state, place, told)
+        return state
+
+
+class Credulous(Mean):
+    """It learns from what is left out."""
+
+    def tell(self, state: Any, place: int, told: Any) -> None:
+        super().tell(state, place, told._replace(fate=KNOWN, weight=1.0))
+
+
+@pytest.mark.parametrize(
+    ("own", "claim", "words"),
+    [
+        (Stirring, "bound and choose leave the state as it was", "another state after a question"),
+        (Returning, "tell changes the state in place", "`tell` returned something, which nobody takes"),
+        (Credulous, "a round that is left out changes no decision", "it changed what may be given"),
+    ],
+)
+def test_a_broken_promise_about_the_state_is_found(own: Any, claim: str, words: str) -> None:
+    assert words in safedial.check_policy(own, quiet=True).failures[claim]
+
+
+def test_a_failure_names_the_method_and_the_line_of_a_mistake() -> None:
+    def mistaken(self: Any, state: Any, asked: Any) -> Any:
+        return state["sum"]
+
+    own = type("Mistaken", (Mean,), {"name": "mistaken", "bound": mistaken})
+    line = mistaken.__code__.co_firstlineno + 1
+    failures = safedial.check_policy(own, quiet=True).failures
+    assert set(failures.values()) == {f"KeyError: 'sum' (in `mistaken`, line {line})"}
+
+
+def test_a_policy_in_place_of_its_class_is_refused_with_the_way_out() -> None:
+    with pytest.raises(InvalidInput, match="must be a function that returns a Policy; give the class, Mean"):
+        safedial.check_policy(Mean())  # pyright: ignore[reportArgumentType] -- that is the mistake
+
+
+def test_a_class_that_is_no_dataclass_or_takes_no_watch_is_refused() -> None:
+    class Undecorated(Mean):
+        name = "undecorated"
+        last: float = option(0.5)
+
+    class Unwatched(Mean):
+        name = "unwatched"
+
+        def init(self, lanes: tuple[int, ...] = ()) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+            return super().init(lanes)
+
+    for own, words in (
+        (Undecorated, r"has options \(last\), but is no dataclass; decorate it with @dataclass\(frozen=True, kw_only"),
+        (Unwatched, "init of policy 'unwatched' = .*: must take `watch`; def init"),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            safedial.simulate(own(), LinearWorld(dim=3), SPEC, rounds=2, seeds=1)
+
+
+def test_a_claim_under_another_spec_is_refused_with_the_spec_that_it_needs() -> None:
+    class Claiming(Mean):
+        guarantee = "bracket"
+
+    with pytest.raises(InvalidInput, match=r"guarantee is 'bracket'; set the spec's guarantee to 'bracket'$"):
+        safedial.Agent(3, SPEC, policy=Claiming())
+
+
+def test_an_evaluation_takes_it_by_name_and_says_which_engine_plays_it() -> None:
+    log = simulated_log("hp_probe", LinearWorld(dim=3), SPEC, rounds=40)
+    name = "tests.policies.own_mean:Mean"
+    found = safedial.evaluate(log, name, spec=SPEC)
+    assert [row["policy"] for row in found.table()] == ["as logged", "mean"]
+    with pytest.raises(InvalidInput, match="or, in `evaluate`, engine 'agent' or 'auto'"):
+        safedial.evaluate(log, name, spec=SPEC, engine="replay")
+
+
+def test_floats_are_clipped_as_arrays_are_and_say_what_they_have() -> None:
+    xp = namespace(0.5)
+    assert [xp.clip(value, 0.0, 1.0) for value in (-1.0, 0.5, 2.0)] == [0.0, 0.5, 1.0]
+    with pytest.raises(AttributeError, match=r"'tanh' is not there for floats, .* sqrt, log, .*, where, clip$"):
+        xp.tanh(0.5)
