@@ -25,6 +25,7 @@ from safedial.study.reducer import body_of, decide_next, noted_in, question_of
 from safedial.study.replay_log import Source, catch_up
 from safedial.study.state import State
 from safedial.study.verify import Agreement
+from safedial.tools.plan_page import write_plan
 from tests.policies.own_linear import ByNorms, Terse
 from tests.policies.own_mean import Mean
 
@@ -647,3 +648,16 @@ def test_floats_are_clipped_as_arrays_are_and_say_what_they_have() -> None:
     assert [xp.clip(value, 0.0, 1.0) for value in (-1.0, 0.5, 2.0)] == [0.0, 0.5, 1.0]
     with pytest.raises(AttributeError, match=r"'tanh' is not there for floats, .* sqrt, log, .*, where, clip$"):
         xp.tanh(0.5)
+
+
+def test_a_forecast_of_it_promises_nothing(tmp_path: Path) -> None:
+    found = safedial.plan(Mean(), SPEC, dim=3, rounds=30, seeds=3)
+    assert {row["guaranteed_risk"] for row in found.table} == {None}
+    assert "nothing is guaranteed about them" in found.words()[0]
+    assert "these exceed the spec's 10.0%" in " ".join(found.words())
+    assert all(path.exists() for path in write_plan(tmp_path, found, seconds=1.0))
+
+
+def test_a_sweep_that_jax_cannot_play_is_refused_before_it_begins() -> None:
+    with pytest.raises(InvalidInput, match=r"engine = 'jax': mean keeps a state that changes in place"):
+        parse_grid(GRID.replace("rounds = 40", 'rounds = 40\nengine = "jax"'))
