@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import pickle
-from dataclasses import replace
+from collections import deque
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,18 @@ import pytest
 
 import safedial
 from safedial.errors import InvalidInput
-from safedial.policies.policy import Bound, Policy, StartSetting
+from safedial.model.namespace import namespace
+from safedial.model.noise_scale import power_scale
+from safedial.policies.policy import KNOWN, Bound, Policy, StartSetting, option
 from safedial.simulation import engines
 from safedial.simulation.linear_world import LinearWorld
+from safedial.simulation.results import simulated_log
 from safedial.simulation.sweeps import parse_grid, run_sweep, sweep_rows
 from safedial.study.reducer import body_of, decide_next, noted_in, question_of
 from safedial.study.replay_log import Source, catch_up
 from safedial.study.state import State
 from safedial.study.verify import Agreement
+from safedial.tools.plan_page import write_plan
 from tests.policies.own_linear import ByNorms, Terse
 from tests.policies.own_mean import Mean
 
@@ -56,7 +61,7 @@ def test_it_is_one_short_file() -> None:
 
 def test_it_meets_every_claim_that_says_something_about_it() -> None:
     report = safedial.check_policy(Mean, quiet=True)
-    assert (report.checks, report.failures) == (13, {})
+    assert (report.checks, report.failures) == (16, {})
 
 
 def test_nan_in_its_state_is_no_change_of_it_and_a_change_is_caught() -> None:
@@ -386,3 +391,273 @@ def test_a_unit_that_there_is_not_is_refused() -> None:
     own = type("InMilligrams", (Mean,), {"name": "mg", "unit": "mg"})
     with pytest.raises(InvalidInput, match="unit = 'mg': is not what mg may decide in; choose intensity or setting"):
         safedial.Agent(3, SPEC, policy=own())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Squared(ByNorms):
+    """Its dose is not the threshold divided by the bound that its numbers tell."""
+
+    name = "squared"
+    tells: float = 1.0
+
+    def rule(self, seen: Any, asked: Any) -> Bound:
+        found = super().rule(seen, asked)
+        numbers = found.numbers | {"cost_upper": self.tells * found.numbers["cost_upper"]}
+        return found._replace(largest=found.largest**2, numbers=numbers)
+
+
+def test_a_certificate_shows_a_division_only_where_it_gave_the_largest_dose() -> None:
+    told = {}
+    for policy in (ByNorms(), Squared(), Squared(tells=0.5), Terse()):
+        decision = safedial.Agent(3, SPEC, policy=policy).ask(CONTEXTS[0])
+        told[policy] = decision.explain(), decision
+    usual, by_rule, halved, terse = (text for text, _ in told.values())
+    assert "0.5 / (0.99 + noise margin" in usual
+    assert "what the norms alone allow (0" in usual
+    largest = told[Squared()][1].safe_intensity
+    words = "The largest intensity: {:.4f}, by the rule of squared, from cost_upper = 0.99, "
+    for text in (by_rule, halved):
+        assert "noise margin" not in text
+        assert words.format(largest)[:24] in text
+        assert ", by the rule of squared, from cost_upper = " in text
+    assert "what the norms alone allow (0" in by_rule
+    assert "at most 0.495: as the rule of squared says (0 informative rounds)." in halved
+    assert "by the rule of terse, from longest = 0.99" in terse
+    scaled = safedial.Agent(3, replace(SPEC, noise_scale=power_scale(0.5)), policy=ByNorms())
+    assert "by the rule of by_norms" in scaled.ask(CONTEXTS[0]).explain()
+
+
+def test_a_certificate_of_one_s_own_policy_shows_its_numbers() -> None:
+    decision = safedial.Agent(3, SPEC, policy=Mean()).ask(CONTEXTS[0])
+    assert decision.certificate["numbers"] == {"mean": 0.0}
+    assert "The largest intensity: 0.1, by the rule of mean, from mean = 0." in decision.explain()
+
+
+STATES: dict[str, Any] = {
+    "objects": lambda: np.array([object()]),
+    "a deque": lambda: deque([1.0]),
+    "a set": lambda: {1.0},
+    "a tuple": lambda: (1.0, 2.0),
+    "a function": lambda: lambda: 1.0,
+    "a dict by numbers": lambda: {3: 1.0},
+}
+
+
+class Keeping(Mean):
+    """Its state holds something more, which later becomes something else."""
+
+    name = "keeping"
+    first_part: Any = staticmethod(lambda: 0.0)
+    later: Any = None
+
+    def init(self, lanes: tuple[int, ...] = (), *, watch: bool = True) -> dict[str, Any]:
+        return {**super().init(lanes, watch=watch), "more": {"part": type(self).first_part()}}
+
+    def tell(self, state: Any, place: int, told: Any) -> None:
+        super().tell(state, place, told)
+        if self.later is not None:
+            state["more"] = self.later()
+
+
+@pytest.mark.parametrize("kind", STATES)
+def test_a_state_that_no_file_can_hold_is_refused_at_once(kind: str) -> None:
+    own = type("Keeping", (Keeping,), {"first_part": staticmethod(STATES[kind])})
+    with pytest.raises(InvalidInput, match=r"state: more.part = .*: must be an array, a number, a text, None, or"):
+        safedial.Agent(3, SPEC, policy=own())
+
+
+@pytest.mark.parametrize("more", [{"part": 0.0, "new": 1.0}, {"part": np.zeros(2)}, {"part": "text"}, {}])
+def test_a_state_that_is_no_longer_as_init_made_it_is_refused_when_saved(more: Any, tmp_path: Path) -> None:
+    own = type("Keeping", (Keeping,), {"later": staticmethod(lambda: more)})
+    agent = safedial.Agent(3, SPEC, policy=own())
+    agent.save(tmp_path / "agent")
+    agent.tell(agent.ask(CONTEXTS[0]), reward=0.1, cost=0.1)
+    with pytest.raises(InvalidInput, match=r"state: more.* = .*: is not as `init` made it|state: has no 'more.part'"):
+        agent.save(tmp_path / "agent")
+
+
+@dataclass(frozen=True)
+class Sums:
+    cost: Any
+    rounds: Any
+
+
+def test_a_state_may_be_a_frozen_dataclass(tmp_path: Path) -> None:
+    class Frozen(Mean):
+        name = "frozen"
+
+        def init(self, lanes: tuple[int, ...] = (), *, watch: bool = True) -> Any:
+            return {**super().init(lanes, watch=watch), "sums": Sums(np.zeros(2), 0)}
+
+    agent = safedial.Agent(3, SPEC, policy=Frozen())
+    agent._rounds.learning._state["sums"].cost[:] = 3.0
+    agent.save(tmp_path / "agent")
+    again = safedial.Agent.load(tmp_path / "agent", policy=Frozen())
+    np.testing.assert_array_equal(again._rounds.learning._state["sums"].cost, [3.0, 3.0])
+
+
+class Other(Mean):
+    """Another class that goes by the same name: it gives half."""
+
+    def choose(self, bound: Any, asked: Any) -> Any:
+        return 0.5 * bound.largest
+
+
+class Wider(Mean):
+    """Another one: the same answers, from a state of another shape."""
+
+    def init(self, lanes: tuple[int, ...] = (), *, watch: bool = True) -> dict[str, Any]:
+        return {name: np.zeros((*lanes, 1)) for name in super().init(lanes, watch=watch)}
+
+    def bound(self, state: Any, asked: Any) -> Bound:
+        return super().bound({name: value.sum(axis=-1) for name, value in state.items()}, asked)
+
+
+@pytest.mark.parametrize("other", [Other, Wider])
+def test_a_file_is_not_loaded_with_another_class_of_the_same_name(other: Any, tmp_path: Path) -> None:
+    agent = safedial.Agent(3, SPEC, policy=Mean())
+    agent.tell(agent.ask(CONTEXTS[0]), reward=0.1, cost=0.1)
+    agent.save(tmp_path / "agent")
+    with pytest.raises(InvalidInput, match="policy = 'mean': has this name, but not the state or not the answers of"):
+        safedial.Agent.load(tmp_path / "agent", policy=other())
+    assert safedial.Agent.load(tmp_path / "agent", policy=Mean()).informative_rounds == 1
+
+
+def test_a_study_is_not_opened_with_another_class_of_the_same_name(tmp_path: Path) -> None:
+    storage, fields = f"sqlite:///{tmp_path}/own.db", {**SPEC.to_dict(), "dim": 3, "fallback_action": 0}
+    study = safedial.Study.create("own", fields, storage=storage, policy=Mean())
+    study.store.close()
+    safedial.Study.open("own", storage=storage, policy=Other()).store.close()  # nothing has been decided yet
+    study = safedial.Study.open("own", storage=storage, policy=Mean())
+    asked = study.ask(CONTEXTS[0])
+    study.tell(asked.id, reward=0.2, cost=0.3)
+    study.store.close()
+    words = r"policy = 'mean': has the study's name, but advises 0.0499\d* where event 2 has 0.0999\d*; give the class"
+    with pytest.raises(InvalidInput, match=words):
+        safedial.Study.open("own", storage=storage, policy=Other())
+    study = safedial.Study.open("own", storage=storage, policy=Mean())
+    assert study.ask(CONTEXTS[1]).action > 0.0
+    study.store.close()
+
+
+def test_what_is_no_policy_is_refused_where_one_is_given_again(tmp_path: Path) -> None:
+    storage, fields = f"sqlite:///{tmp_path}/own.db", {**SPEC.to_dict(), "dim": 3, "fallback_action": 0}
+    safedial.Study.create("own", fields, storage=storage, policy=Mean()).store.close()
+    safedial.Agent(3, SPEC, policy=Mean()).save(tmp_path / "agent")
+    for given, words in (
+        ("hp_ucb", "policy = 'hp_ucb': must be the"),
+        (5, "policy = 5: must be a policy or the name of one"),
+        (Mean, "must be a policy or the name of one; call it, which makes a policy"),
+    ):
+        for use in (
+            lambda given=given: safedial.Study.open("own", storage=storage, policy=given),
+            lambda given=given: safedial.Agent.load(tmp_path / "agent", policy=given),
+        ):
+            with pytest.raises(InvalidInput, match=words):
+                use()
+
+
+class Stirring(Mean):
+    """Each question changes its state."""
+
+    def bound(self, state: Any, asked: Any) -> Bound:
+        state["rounds"] += 1.0
+        return super().bound(state, asked)
+
+
+class Returning(Mean):
+    """What it learns it returns, and nobody takes it."""
+
+    def tell(self, state: Any, place: int, told: Any) -> Any:
+        super().tell(state, place, told)
+        return state
+
+
+class Credulous(Mean):
+    """It learns from what is left out."""
+
+    def tell(self, state: Any, place: int, told: Any) -> None:
+        super().tell(state, place, told._replace(fate=KNOWN, weight=1.0))
+
+
+@pytest.mark.parametrize(
+    ("own", "claim", "words"),
+    [
+        (Stirring, "bound and choose leave the state as it was", "another state after a question"),
+        (Returning, "tell changes the state in place", "`tell` returned something, which nobody takes"),
+        (Credulous, "a round that is left out changes no decision", "it changed what may be given"),
+    ],
+)
+def test_a_broken_promise_about_the_state_is_found(own: Any, claim: str, words: str) -> None:
+    assert words in safedial.check_policy(own, quiet=True).failures[claim]
+
+
+def test_a_failure_names_the_method_and_the_line_of_a_mistake() -> None:
+    def mistaken(self: Any, state: Any, asked: Any) -> Any:
+        return state["sum"]
+
+    own = type("Mistaken", (Mean,), {"name": "mistaken", "bound": mistaken})
+    line = mistaken.__code__.co_firstlineno + 1
+    failures = safedial.check_policy(own, quiet=True).failures
+    assert set(failures.values()) == {f"KeyError: 'sum' (in `mistaken`, line {line})"}
+
+
+def test_a_policy_in_place_of_its_class_is_refused_with_the_way_out() -> None:
+    with pytest.raises(InvalidInput, match="must be a function that returns a Policy; give the class, Mean"):
+        safedial.check_policy(Mean())  # pyright: ignore[reportArgumentType] -- that is the mistake
+
+
+def test_a_class_that_is_no_dataclass_or_takes_no_watch_is_refused() -> None:
+    class Undecorated(Mean):
+        name = "undecorated"
+        last: float = option(0.5)
+
+    class Unwatched(Mean):
+        name = "unwatched"
+
+        def init(self, lanes: tuple[int, ...] = ()) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+            return super().init(lanes)
+
+    for own, words in (
+        (Undecorated, r"has options \(last\), but is no dataclass; decorate it with @dataclass\(frozen=True, kw_only"),
+        (Unwatched, "init of policy 'unwatched' = .*: must take `watch`; def init"),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            safedial.simulate(own(), LinearWorld(dim=3), SPEC, rounds=2, seeds=1)
+
+
+def test_a_claim_under_another_spec_is_refused_with_the_spec_that_it_needs() -> None:
+    class Claiming(Mean):
+        guarantee = "bracket"
+
+    with pytest.raises(InvalidInput, match=r"guarantee is 'bracket'; set the spec's guarantee to 'bracket'$"):
+        safedial.Agent(3, SPEC, policy=Claiming())
+
+
+def test_an_evaluation_takes_it_by_name_and_says_which_engine_plays_it() -> None:
+    log = simulated_log("hp_probe", LinearWorld(dim=3), SPEC, rounds=40)
+    name = "tests.policies.own_mean:Mean"
+    found = safedial.evaluate(log, name, spec=SPEC)
+    assert [row["policy"] for row in found.table()] == ["as logged", "mean"]
+    with pytest.raises(InvalidInput, match="or, in `evaluate`, engine 'agent' or 'auto'"):
+        safedial.evaluate(log, name, spec=SPEC, engine="replay")
+
+
+def test_floats_are_clipped_as_arrays_are_and_say_what_they_have() -> None:
+    xp = namespace(0.5)
+    assert [xp.clip(value, 0.0, 1.0) for value in (-1.0, 0.5, 2.0)] == [0.0, 0.5, 1.0]
+    with pytest.raises(AttributeError, match=r"'tanh' is not there for floats, .* sqrt, log, .*, where, clip$"):
+        xp.tanh(0.5)
+
+
+def test_a_forecast_of_it_promises_nothing(tmp_path: Path) -> None:
+    found = safedial.plan(Mean(), SPEC, dim=3, rounds=30, seeds=3)
+    assert {row["guaranteed_risk"] for row in found.table} == {None}
+    assert "nothing is guaranteed about them" in found.words()[0]
+    assert "these exceed the spec's 10.0%" in " ".join(found.words())
+    assert all(path.exists() for path in write_plan(tmp_path, found, seconds=1.0))
+
+
+def test_a_sweep_that_jax_cannot_play_is_refused_before_it_begins() -> None:
+    with pytest.raises(InvalidInput, match=r"engine = 'jax': mean keeps a state that changes in place"):
+        parse_grid(GRID.replace("rounds = 40", 'rounds = 40\nengine = "jax"'))

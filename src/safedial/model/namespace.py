@@ -39,6 +39,15 @@ class Floats:
     def where(condition: bool, yes: Any, no: Any) -> Any:
         return yes if condition else no
 
+    @staticmethod
+    def clip(value: Any, low: Any, high: Any) -> Any:
+        return min(max(value, low), high)
+
+    def __getattr__(self, name: str) -> Any:
+        """There is no other function."""
+        known = ", ".join(each for each in vars(Floats) if not each.startswith("_"))
+        raise AttributeError(f"{name!r} is not there for floats, of which an agent decides; these are: {known}")
+
 
 FLOATS = Floats()
 SCALARS = frozenset({float, int, bool})

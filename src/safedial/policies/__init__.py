@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import Field
 from difflib import get_close_matches
 from functools import lru_cache
 from inspect import signature
@@ -114,6 +115,17 @@ def _check_own(policy: Policy) -> None:
     require(name and name not in FACTORIES, "policy", kind, words, 'give the class one: name = "..."')
     rule, way_out = f"is not what a policy may claim, and {name} does", "choose " + ", ".join(OF_POLICIES)
     require(policy.guarantee in OF_POLICIES, "guarantee", policy.guarantee, rule, way_out)
+    left = [name for each in type(policy).__mro__ for name, value in vars(each).items() if isinstance(value, Field)]
+    rule, way_out = (
+        f"has options ({', '.join(left)}), but is no dataclass",
+        "decorate it with @dataclass(frozen=True, kw_only=True)",
+    )
+    require(not left, "policy", kind, rule, way_out)
+    takes = signature(type(policy).init).parameters
+    whole = "watch" in takes or any(each.kind is each.VAR_KEYWORD for each in takes.values())
+    require(
+        whole, f"init of policy {name!r}", list(takes), "must take `watch`", "def init(self, lanes=(), *, watch=True)"
+    )
     unit: Any = type(policy).unit  # of a shield it depends on the task
     rule, way_out = f"is not what {name} may decide in", "choose " + " or ".join(UNITS)
     require(unit in UNITS or not isinstance(unit, str), "unit", unit, rule, way_out)

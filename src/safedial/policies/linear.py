@@ -279,7 +279,7 @@ class Linear(Policy):
         rounds = f" ({model['informative_rounds']:.0f} informative rounds)."
         if upper is None:  # a rule of one's own does not tell it
             line = f"The estimate: mean cost {model['cost']:.4g} per unit of intensity, width {model['width']:.4g}"
-            return [line + rounds, *words.part_given(decided)]
+            return [line + rounds, words.own_largest(self, decided, Recorded.names), *words.part_given(decided)]
         how = f"the estimate {model['cost']:.4g} + radius {facts['radius']:.4g} x width {model['width']:.4g}"
         # S‖x‖, the largest mean cost that the stated norms allow, with room for rounding.
         dual = upper < size * model["context_norm"] * (1.0 - 1e-12) and "self_normalised" in facts
@@ -295,8 +295,22 @@ class Linear(Policy):
             how += f", cut at what the norms allow, {upper:.4g}"
         elif upper > facts["cost_upper_uncut"]:
             how = "what the norms alone allow, in round one"
+        stated = facts["cost_upper_uncut"] if facts["radius"] else math.inf
+        norms = size * model["context_norm"], size * self.spec.context_bound
+        if self.is_own and not dual and not any(math.isclose(upper, each, rel_tol=1e-9) for each in (stated, *norms)):
+            how = f"as the rule of {self.name} says"
         line = f"The bound: mean cost per unit of intensity is at most {upper:.4g}: {how}"
+        if self.is_own and not self._divides(decided, upper):
+            return [line + rounds, words.own_largest(self, decided, Recorded.names), *words.part_given(decided)]
         return [line + rounds, *words.division(self.spec, decided, upper, facts)]
+
+    def _divides(self, decided: Decided, upper: float) -> bool:
+        """Whether the bound on the cost gives the largest intensity, as it does unless one's own rule changes that."""
+        if self.spec.noise_scale is not None:  # which may need the context
+            return False
+        noise, on_mean = decided.numbers.get("noise") or math.inf, not self.margins
+        found = safe_set(upper, self.spec, decided.number, decided.baseline, on_expectation=on_mean, noise=noise)
+        return math.isclose(found.intensity, decided.largest, rel_tol=1e-6)
 
 
 def bound_numbers(

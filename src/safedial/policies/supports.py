@@ -80,7 +80,11 @@ SENTENCES = {
         "learn_from", "cannot run online: outcomes do not say which rounds explored", "learn from all"
     ),
     "advice": Sentence("policy", "gives no certificate and runs only in simulations", "simulate it"),
-    "replay": Sentence("policy", "does not learn with the linear estimate", "use `simulate`"),
+    "replay": Sentence(
+        "policy",
+        "does not learn with the linear estimate",
+        "use `simulate`, or, in `evaluate`, engine 'agent' or 'auto'",
+    ),
 }
 """One for each fact that a policy may exclude."""
 
@@ -133,4 +137,6 @@ def check_supported(policy: Policy, task: Task, *, whole: bool = True) -> None:
         sensors = spec.reward_sensor_noise, spec.cost_sensor_noise
         told = {"policy": policy.name, "contexts": "adversarial", "learn_from": "exploring", "sensor noise": sensors}
         value = told[argument] if argument in told else getattr(spec, argument)
+        if policy.is_own and name.startswith("guarantee"):
+            way_out = f"set the spec's guarantee to {' or '.join(map(repr, GUARANTEES[policy.guarantee].under))}"
         raise refusal(argument, value, rule.format(name=policy.name, gives=policy.guarantee), way_out)

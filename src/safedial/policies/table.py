@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from safedial.errors import InvalidInput
+from safedial.errors import InvalidInput, refusal, require
 
 FIRST_ROOM = 64
 """The rounds that a new table has room for."""
@@ -120,12 +120,13 @@ def pack(state: Any, path: str = "") -> dict[str, np.ndarray]:
     if state is None:
         return {}
     if isinstance(state, np.ndarray | np.generic | int | float | str):
-        return {path: np.asarray(state)}
+        array = np.asarray(state)
+        return {path: array} if array.dtype.kind != "O" else _refuse(path, state)
     if isinstance(state, Table):
         counts = {f"{path}.count": np.asarray(state.count), f"{path}.first": np.asarray(state.first)}
         return counts | {f"{path}.{name}": state.rows(name) for name in state.columns()}
     found: dict[str, np.ndarray] = {f"{path}.count": np.asarray(len(state))} if isinstance(state, Growing) else {}
-    for name, part in _parts(state):
+    for name, part in _parts(state, path):
         found |= pack(part, f"{path}.{name}" if path else name)
     return found
 
@@ -180,11 +181,42 @@ def _unpacked(state: Any, arrays: dict[str, Any], path: str) -> Any:
     if isinstance(state, dict):
         return {**state, **parts}
     for name, part in parts.items():
-        setattr(state, name, part)
+        object.__setattr__(state, name, part)  # a dataclass may be frozen
     return state
 
 
-def _parts(state: Any) -> Iterator[tuple[str, Any]]:
+def kinds(packed: dict[str, np.ndarray]) -> dict[str, str]:
+    """The kind and shape of each array of a packed state."""
+    return {path: f"{array.dtype}{list(array.shape)}" for path, array in packed.items()}
+
+
+def check_given_back(state: Any, packed: dict[str, np.ndarray]) -> None:
+    """Refuse a packed state that unpacked onto `state`, which `init` made, would be another one."""
+    made, wanted = kinds(pack(state)), kinds(packed)
+    try:
+        made = kinds(pack(unpack(state, packed)))
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InvalidInput):
+            raise
+    other = next((path for path, kind in wanted.items() if made.get(path) != kind), None)
+    rule, way_out = (
+        "is not as `init` made it, so no file holds it",
+        "let `init` make every part, with its kind for good",
+    )
+    require(other is None, f"state: {other}", wanted.get(other or ""), rule, way_out)
+
+
+def _refuse(path: str, state: Any) -> Any:
+    rule = "must be an array, a number, a text, None, or a list, dict, NamedTuple or dataclass of these"
+    raise refusal(f"state: {path}", state, rule, "or a cache, whose name begins with '_'")
+
+
+def _parts(state: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    named = hasattr(state, "_fields") if isinstance(state, tuple) else hasattr(state, "__dict__")
+    if not (isinstance(state, list | dict) or (named and not callable(state))):
+        _refuse(path, state)
+    if isinstance(state, dict) and not all(isinstance(name, str) for name in state):
+        _refuse(path, state)
     if isinstance(state, tuple):
         pairs: Any = zip(state._fields, state, strict=True)  # pyright: ignore[reportAttributeAccessIssue]
     elif isinstance(state, list):

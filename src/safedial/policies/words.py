@@ -4,10 +4,11 @@ largest setting.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from safedial.bounds.margin import margin_assumptions, noise_margin, round_risk, tail_factor
+from safedial.errors import is_number
 from safedial.model.dial import rounded_down
 from safedial.model.dose import Dose
 from safedial.model.guarantee import GUARANTEES
@@ -41,13 +42,14 @@ def statement(guarantee: str, spec: SafetySpec) -> str:
 def own_terms(policy: Policy, decided: Decided) -> Terms:
     """The words of a policy of one's own, from the guarantee that its class claims, whose proof is the user's."""
     spec, given = policy.spec, decided.guarantee
+    shown: dict[str, Any] = {"arithmetic": [own_largest(policy, decided)], "facts": {"numbers": dict(decided.numbers)}}
     if GUARANTEES[policy.guarantee].empty:
-        return Terms(f"none: policy {policy.name} is your own, and nothing of it is proved here", [])
+        return Terms(f"none: policy {policy.name} is your own, and nothing of it is proved here", [], **shown)
     if given == "none":  # nothing is claimed on the realized cost
-        return Terms(statement(policy.guarantee, spec), [])
+        return Terms(statement(policy.guarantee, spec), [], **shown)
     assumptions = [] if GUARANTEES[given].proved else start_assumptions(given, spec, [])
-    facts = {"risk": risks(spec, decided.number)} if GUARANTEES[policy.guarantee].from_constants else {}
-    return Terms(statement(given, spec), assumptions or [], facts=facts)
+    shown["facts"] |= {"risk": risks(spec, decided.number)} if GUARANTEES[policy.guarantee].from_constants else {}
+    return Terms(statement(given, spec), assumptions or [], **shown)
 
 
 def exact_curves(dose: Dose) -> str:
@@ -149,6 +151,14 @@ def division(spec: SafetySpec, decided: Decided, upper: float, facts: Mapping[st
     else:
         line = f"The largest intensity: {left} / ({upper:.4g} + noise margin {margin:.4g}) = {safe}."
     return [line, *part_given(decided)]
+
+
+def own_largest(policy: Policy, decided: Decided, but: Sequence[str] = ()) -> str:
+    """The largest setting that a rule of one's own gave, with its numbers, `but` for these."""
+    shown = {name: value for name, value in decided.numbers.items() if is_number(value) and name not in but}
+    numbers = [f"{name} = {value:.4g}" for name, value in shown.items()]
+    told = f", from {', '.join(numbers)}" if numbers else ""
+    return f"The largest {policy.unit}: {rounded_down(decided.largest)}, by the rule of {policy.name}{told}."
 
 
 def part_given(decided: Decided) -> list[str]:

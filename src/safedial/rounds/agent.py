@@ -26,7 +26,7 @@ from safedial.rounds.decision import Decision
 from safedial.rounds.learning import Advice
 from safedial.rounds.outcome import Asked, Outcome, Sample, check_past, normalise
 from safedial.rounds.rounds import Rounds
-from safedial.rounds.rules import Rules, own_values, saved_policy, with_own_functions
+from safedial.rounds.rules import Rules, check_same_policy, own_values, saved_policy, with_own_functions
 from safedial.rounds.validation import (
     check_decision,
     check_forgetting,
@@ -365,7 +365,10 @@ class Agent:
         try:
             given = with_own_functions(header, dose=dose, noise_scale=noise_scale)
             rules = Rules.from_dict({**given, "policy": saved_policy(header["policy"], policy)})
-            return restored(cls, rules, header, arrays)
+            made = restored(cls, rules, header, arrays)
+            learning = made._rounds.learning
+            check_same_policy(header["own"].get("policy", {}), learning.shown(), rules.policy.name)
+            return made
         except InvalidInput:
             raise
         except (KeyError, TypeError, ValueError) as error:
@@ -439,7 +442,7 @@ def dump(agent: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     header = {
         "safedial_version": __version__,
         **agent._rules.to_dict(),
-        "own": own_values(agent._rules),
+        "own": {**own_values(agent._rules), "policy": agent._rounds.learning.shown()},
         "rounds": rounds,
         "stop_reason": agent._stop_reason,
         "seed": agent._seed,

@@ -10,6 +10,7 @@ import copy
 import math
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -19,11 +20,11 @@ from safedial.bounds.rounding import round_up
 from safedial.errors import InvalidInput
 from safedial.model.namespace import Array
 from safedial.policies import table
-from safedial.policies.policy import KNOWN, LEFT_OUT, LOST, THROTTLED, Asked, Bound, Policy, Told, check_found
+from safedial.policies.policy import KNOWN, LEFT_OUT, LOST, THROTTLED, Asked, Bound, Policy, Told, check_found, plain
 from safedial.rounds.decision import Decision, decide
 from safedial.rounds.outcome import Asked as Question
 from safedial.rounds.outcome import Round, Sample, check_reported, joined
-from safedial.rounds.rules import Rules
+from safedial.rounds.rules import Rules, longest_context
 from safedial.rounds.validation import in_row
 
 Residuals = tuple[float, float, float, float, float]
@@ -66,6 +67,8 @@ class Learning:
         self.named: list[str] = []
         self._state = self.policy.init()
         self._in_order = self.policy.in_order
+        if self.policy.is_own:
+            table.pack(self._state)  # which refuses what no file can hold
         self._prepares = type(self.policy).begin is not Policy.begin
         self._opens = type(self.policy).open is not Policy.open
         """Whether decisions change the state: before they are made, and when they are. Outcomes always do."""
@@ -313,8 +316,11 @@ class Learning:
         rows = [self._contexts[place] for place in places]
         named = [name.split(".") for name in self.named]
         samples = [sample for _, sample, _ in self.held.values()]
+        packed = table.pack(self._state)
+        if self.policy.is_own:
+            table.check_given_back(self.policy.init(), packed)
         return {
-            **{f"policy.{name}": value for name, value in table.pack(self._state).items()},
+            **{f"policy.{name}": value for name, value in packed.items()},
             "counts": np.array([self.samples, self.opened, -1 if self.starts is None else self.starts, self.frozen]),
             "epoch": np.array([self.policy.task.epoch, self.policy.task.exact]),
             "open.places": np.array(places, dtype=np.int64),
@@ -326,6 +332,23 @@ class Learning:
             "named.seqs": np.array([int(seq) for seq, _ in named], dtype=np.int64),
             "named.tags": np.array([tag for _, tag in named], dtype="S8"),
         }
+
+    def shown(self) -> dict[str, Any]:
+        """What tells the user's own policy from another class of the same name: the kinds of its first state, and its
+        answer to one question. Nothing of a policy of this package.
+        """
+        policy, bound = self.policy, self.rules.spec.context_bound
+        if not policy.is_own or policy.takes_proposal:
+            return {}
+        context, state = longest_context(self.rules.dim, bound or 1.0), copy.deepcopy(self._state)
+        asked = Asked(context, float(np.linalg.norm(context)), float(self.opened + 1))
+        shown: dict[str, Any] = {"kinds": table.kinds(table.pack(policy.init()))}
+        with suppress(InvalidInput):  # it may refuse the question
+            policy.begin(state, asked)
+            found = policy.bound(state, asked)
+            answer = found.index, found.largest, policy.choose(found, asked)
+            shown["answer"] = [plain(float(each)) for each in answer]
+        return shown
 
     def restore(self, arrays: Mapping[str, Any]) -> None:
         """Restore, bit for bit, what `state` gave."""

@@ -318,7 +318,8 @@ def saved_policy(saved: Mapping[str, Any], given: Policy | None) -> Policy:
     """The policy of a save file, from its written form; the given one if it or an option is the user's own."""
     name, options = saved["name"], {option: value for option, value in saved.items() if option != "name"}
     if given is not None:
-        require(as_policy(given).name == name, "policy", given.name, f"must be the saved one, {name!r}")
+        given = as_policy(given)
+        require(given.name == name, "policy", given.name, f"must be the saved one, {name!r}")
         return with_saved(given, options)
     own = [] if name in FACTORIES else ["policy"]
     own += sorted(key for key, value in options.items() if isinstance(value, dict) and "growth" not in value)
@@ -334,3 +335,12 @@ def with_saved(policy: Policy, saved: Mapping[str, Any]) -> Policy:
     other = sorted(option for option, value in saved.items() if option not in open_ and now.get(option) != value)
     require(not other, "policy", policy.name, f"has other options than the saved one: {', '.join(other)}")
     return replace(policy, **{option: saved[option] for option in open_ if option in saved})
+
+
+def check_same_policy(saved: Mapping[str, Any], now: Mapping[str, Any], name: str) -> None:
+    """Refuse a class that goes by the name of the saved policy, but has another state or another answer."""
+    pairs = zip(saved.get("answer", ()), now.get("answer", ()), strict=False)
+    near = all(here == there or (None not in (here, there) and math.isclose(here, there)) for here, there in pairs)
+    same = not saved or (saved["kinds"] == now["kinds"] and near)
+    rule = "has this name, but not the state or not the answers of the one that was saved"
+    require(same, "policy", name, rule, "give the class that it was saved with, unchanged")

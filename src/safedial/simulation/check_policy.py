@@ -8,11 +8,13 @@ guarantee. The project's own policies are tested with the same list.
 
 from __future__ import annotations
 
+import copy
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from inspect import signature
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +27,7 @@ from safedial.model.spec import CONSTANTS, SafetySpec
 from safedial.policies import Policy, as_policy, guaranteed_risk
 from safedial.policies.linear import Linear
 from safedial.policies.policy import Asked
+from safedial.policies.table import digest
 from safedial.rounds.agent import Agent
 from safedial.simulation.linear_world import LinearWorld
 from safedial.simulation.loop import Round
@@ -93,6 +96,53 @@ def save_and_load_give_the_same_decisions(policy: Policy, factory: Any) -> None:
         assert here.certificate == there.certificate, "another certificate after loading"
         for each in (agent, twin):
             each.tell(context, here.action, 0.2, 0.1)
+
+
+def bound_and_choose_leave_the_state_as_it_was(policy: Policy, factory: Any) -> None:
+    """Else a preview would change the decisions after it."""
+
+    def look(seen: Round) -> None:
+        before = digest(seen.state)
+        seen.policy.choose(seen.policy.bound(seen.state, seen.asked), seen.asked)
+        assert digest(seen.state) == before, "another state after a question"
+
+    _watch(policy, plain_spec(), look, rounds=20, seeds=2)
+
+
+def tell_changes_the_state_in_place(policy: Policy, factory: Any) -> None:
+    agent, given = _agent(policy), []
+    bound = agent.policy
+    object.__setattr__(bound, "tell", lambda *told: given.append(type(bound).tell(bound, *told)))
+    agent.tell(agent.ask([0.1, 0.2, 0.3]), reward=0.5, cost=0.2)
+    assert not any(each is not None for each in given), (
+        "`tell` returned something, which nobody takes: change the state"
+    )
+
+
+def a_round_that_is_left_out_changes_no_decision(policy: Policy, factory: Any) -> None:
+    agent = _agent(policy)
+    rng = np.random.default_rng(7)
+    contexts = np.abs(rng.standard_normal((50, 3)))
+    contexts *= 0.9 / np.linalg.norm(contexts, axis=1, keepdims=True)
+    for context in contexts[:40]:
+        decision = agent.ask(context)
+        agent.tell(
+            decision, reward=float(rng.normal()) * decision.intensity, cost=0.5 * context.sum() * decision.intensity
+        )
+    learning = agent._rounds.learning
+
+    def answers() -> list[tuple[float, float]]:
+        state, found = copy.deepcopy(learning._state), []
+        for context in contexts[40:]:
+            asked = Asked(context, float(np.linalg.norm(context)), 50.0)
+            agent.policy.begin(state, asked)
+            bound = agent.policy.bound(state, asked)
+            found.append((float(bound.index), float(bound.largest)))
+        return found
+
+    before = answers()
+    agent.tell(agent.ask(contexts[40]), unrelated=True)
+    assert np.array_equal(answers(), before, equal_nan=True), "it changed what may be given"
 
 
 def the_options_rebuild_the_policy(policy: Policy, factory: Callable[..., Policy]) -> None:
@@ -230,6 +280,9 @@ CLAIMS: list[Callable[[Policy, Any], None]] = [
     violations_stay_within_the_guaranteed_risk,
     the_options_rebuild_the_policy,
     a_higher_baseline_cost_never_raises_the_dose,
+    bound_and_choose_leave_the_state_as_it_was,
+    tell_changes_the_state_in_place,
+    a_round_that_is_left_out_changes_no_decision,
 ]
 SPEC_CLAIMS: list[Callable[[Policy, SafetySpec], None]] = [
     the_intensity_lies_between_0_and_the_safe_intensity,
@@ -352,8 +405,11 @@ def check_policy(factory: Callable[..., Policy], *, quiet: bool = False) -> Repo
 
     >>> from safedial.policies import hp_ucb
     >>> print(check_policy(hp_ucb, quiet=True))
-    hp_ucb: 42 checks ran, 0 failed.
+    hp_ucb: 45 checks ran, 0 failed.
     """
+    if isinstance(factory, Policy):
+        way_out = f"give the class, {type(factory).__name__}"
+        raise InvalidInput(f"factory = {factory!r}: must be a function that returns a Policy; {way_out}")
     require(callable(factory), "factory", factory, "must be a function that returns a Policy")
     policy = as_policy(factory())
     ran, failures, silent = 0, {}, {}
@@ -364,12 +420,22 @@ def check_policy(factory: Callable[..., Policy], *, quiet: bool = False) -> Repo
             silent[name] = str(reason)
             continue
         except Exception as error:
-            failures[name] = f"{type(error).__name__}: {error}".strip().splitlines()[0]
+            failures[name] = f"{type(error).__name__}: {error}".strip().splitlines()[0] + _place(error)
         ran += 1
     report = Report(policy.name, ran, failures, silent)
     if not quiet:
         print(report)
     return report
+
+
+def _place(error: Exception) -> str:
+    """The method and line outside installed packages, if any, where an error arose."""
+    outside = [each for each in extract_tb(error.__traceback__) if not _is_installed(each.filename)]
+    return f" (in `{outside[-1].name}`, line {outside[-1].lineno})" if outside else ""
+
+
+def _is_installed(file: str) -> bool:
+    return Path(file).is_relative_to(Path(__file__).parents[1]) or "site-packages" in file
 
 
 def _checks(policy: Policy, factory: Callable[..., Policy]) -> Iterator[tuple[str, Callable[[], None]]]:

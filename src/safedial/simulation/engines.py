@@ -35,13 +35,18 @@ def start_batch(engine: str, setting: Setting, *, device: str | None, draws: str
     from safedial.simulation.jax_engine import JaxBatch
 
     try:
-        rule = f"{setting.policy.name} {setting.policy.uncompiled}"
-        require(not setting.policy.uncompiled, "engine", "jax", rule, "use engine 'numpy'")
+        check_compiles(setting.policy)
         return JaxBatch(setting, device=device, draws=draws, dtype=dtype)
     except InvalidInput:
         if engine == "jax" or not plain:
             raise
         return Batch(setting)
+
+
+def check_compiles(policy: Policy) -> None:
+    """Refuse a policy that engine 'jax' cannot play."""
+    rule = f"{policy.name} {policy.uncompiled}"
+    require(not policy.uncompiled, "engine", "jax", rule, "use engine 'numpy'")
 
 
 def check_engine(chosen: Mapping[str, Any]) -> None:

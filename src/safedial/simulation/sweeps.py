@@ -42,7 +42,7 @@ from safedial.errors import InvalidInput, import_extra, is_whole, require
 from safedial.io import output_folder, provenance, write_json, write_rows, write_text
 from safedial.model.own_names import add_folder, plain_arguments, source_digest
 from safedial.rounds.rules import read_parts, shortest_dose, write_parts
-from safedial.simulation.engines import USUAL, check_device, check_engine
+from safedial.simulation.engines import USUAL, check_compiles, check_device, check_engine
 from safedial.simulation.results import flatten
 from safedial.simulation.run import find_policy, simulate
 from safedial.simulation.worlds import world_from_dict
@@ -157,10 +157,10 @@ def _cells(settings: dict[str, Any], content: dict[str, Any]) -> Iterator[dict[s
         doses,
     ):
         cell = {"policy": policy, "spec": spec, "world": world, "dose": dose}
-        cell |= {"rounds": settings["rounds"], "points": settings["points"]}
+        cell |= {"rounds": settings["rounds"], "points": settings["points"], **engine}
         resolved = _resolve(cell)
         for block in blocks:
-            yield {**resolved, **engine, "seeds": block}
+            yield {**resolved, "seeds": block}
 
 
 def _resolve(cell: dict[str, Any]) -> dict[str, Any]:
@@ -168,6 +168,8 @@ def _resolve(cell: dict[str, Any]) -> dict[str, Any]:
     built = build({**cell, "seeds": [0]})
     world = built["world"]
     built["policy"].fitted(built["spec"], world.dim)
+    if cell.get("engine") == "jax":
+        check_compiles(built["policy"])
     form = write_parts({name: built[name] for name in ("policy", "spec", "dose")})
     form |= {"world": world.to_dict(), "dose": shortest_dose(form["dose"])}
     own = {name: cell[name] for name in ("policy", "world") if ":" in str(cell[name].get("name"))}

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from safedial.study.database import idempotency, meta, sa, snapshots, studies
-from safedial.study.event import REVISIONS, ROUTINE, START, Event
+from safedial.study.event import DECISIONS, REVISIONS, ROUTINE, START, Event
 from safedial.study.study_errors import StudyError
 
 CHUNK = 10_000
@@ -21,6 +21,9 @@ _ABOUT = sa.text(f"{_EVENTS} AND decision = :decision ORDER BY +seq")
 
 _REVISIONS = sa.text(f"{_EVENTS} AND seq > :after AND seq <= :upto AND kind IN :kinds ORDER BY seq").bindparams(
     sa.bindparam("kinds", REVISIONS, expanding=True)
+)
+_LATEST = sa.text(f"{_EVENTS} AND kind IN :kinds ORDER BY seq DESC LIMIT 1").bindparams(
+    sa.bindparam("kinds", DECISIONS, expanding=True)
 )
 _TRAIL = sa.text(f"{_EVENTS} AND seq < :before AND kind NOT IN :routine ORDER BY seq DESC LIMIT :most").bindparams(
     sa.bindparam("routine", type_=sa.Text, expanding=True)  # it may be empty, and PostgreSQL compares equal types
@@ -122,6 +125,10 @@ def revisions(connection: Any, study: int, after: int, upto: int) -> list[Event]
     """Every correction and void after one seq, up to another."""
     where = {"study": study, "after": after, "upto": upto}
     return [Event._make(row) for row in connection.execute(_REVISIONS, where)]
+
+
+def latest_decision(connection: Any, study: int) -> Event | None:
+    return next((Event._make(row) for row in connection.execute(_LATEST, {"study": study})), None)
 
 
 def trail(connection: Any, study: int, before: int, most: int, *, whole: bool) -> list[Event]:

@@ -31,7 +31,7 @@ from safedial.errors import InvalidInput, is_whole, printable, require
 from safedial.io import card, data_frame
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec
-from safedial.policies import Policy
+from safedial.policies import Policy, as_policy
 from safedial.rounds.decision import LIMITS, Text
 from safedial.rounds.validation import check_forgetting, read_new_context
 from safedial.study import operations
@@ -56,6 +56,7 @@ from safedial.study.event import EVENT_KINDS, Event, moment, now
 from safedial.study.export import by_unit, counts_of, effective_rows, unknown_unit, unknown_visit, write_rows
 from safedial.study.log import event_hashes, events_about, read_event, read_events, trail
 from safedial.study.reducer import Noted
+from safedial.study.replay_log import Source
 from safedial.study.requests import (
     actor_name,
     as_label,
@@ -71,7 +72,7 @@ from safedial.study.store import Answer, Store, leads_to
 from safedial.study.study_errors import StudyError
 from safedial.study.study_spec import StudySpec, own_policy, read_spec
 from safedial.study.transaction import StudyTransaction
-from safedial.study.verify import Report, verify_study
+from safedial.study.verify import Report, check_own_policy, verify_study
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -191,9 +192,16 @@ class Study:
 
     @classmethod
     def open(cls, name: str, *, storage: str | Store, actor: str | None = None, policy: Policy | None = None) -> Study:
-        """Open an existing study; `policy` is the one it was created with, if that is your own."""
+        """Open an existing study; `policy` is the one it was created with, if that is your own. It must take the latest
+        decision of the log again.
+        """
+        given = None if policy is None else as_policy(policy)
         with opened_store(storage, create=False) as store:
-            return cls(store, name, actor=actor, policy=policy)
+            opened = cls(store, name, actor=actor, policy=given)
+            if given is not None:
+                with reading(store.engine) as connection:
+                    check_own_policy(Source(connection, store.find(name), name, given))
+            return opened
 
     def __repr__(self) -> str:
         return f"Study({self.name!r}, dim={self.spec.rules.dim}, policy={self.spec.rules.policy.name})"

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safedial.errors import require
 from safedial.io import card, named_values
 from safedial.rounds.outcome import Asked
 from safedial.study.checkpoints import Checkpoint, read_marks, read_store_marks
@@ -34,6 +35,7 @@ from safedial.study.database import reading
 from safedial.study.event import EVENT_KINDS, START, Event, canonical, follows, orjson
 from safedial.study.log import (
     keyed_events,
+    latest_decision,
     read_event,
     read_events,
     read_head,
@@ -43,7 +45,7 @@ from safedial.study.log import (
 )
 from safedial.study.operations import UNIT, VISIT, label_entries, request_digest, request_of
 from safedial.study.reducer import body_of, decide_next, noted_in, question_of
-from safedial.study.replay_log import Source, apply_event, change_of, first_spec, replay, snapshot_body
+from safedial.study.replay_log import Source, apply_event, change_of, first_spec, read_study, replay, snapshot_body
 from safedial.study.snapshot import pack, parts
 from safedial.study.state import State
 from safedial.study.store import Store
@@ -387,6 +389,21 @@ def verify_study(
         return verify_log(
             Source(connection, study, name, store.own_policy(study)), checkpoint=checkpoint, progress=progress
         )
+
+
+def check_own_policy(source: Source) -> None:
+    """Refuse a policy that would not have taken the latest decision of the log, although it has the study's name."""
+    latest = latest_decision(source.connection, source.study)
+    if latest is None:
+        return
+    state, body = replay(source, read_study(source), latest.seq - 1), latest.fields()
+    asked = question_of(state, body)
+    decision, _ = decide_next(state, asked, body["context"])
+    again = body_of(decision, body["context"], state, noted_in(body))
+    same = canonical(again) == latest.body or Agreement().on_decision(state, asked, again, body)
+    rule = f"has the study's name, but advises {again['action']!r} where event {latest.seq} has {body['action']!r}"
+    way_out = "give the class that the study was created with, unchanged"
+    require(same, "policy", decision.rules.policy.name, rule, way_out)
 
 
 def verify_store(store: Store, *, checkpoint: Checkpoint | None = None, progress: Any = None) -> list[Report]:

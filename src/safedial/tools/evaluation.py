@@ -18,11 +18,12 @@ from safedial.model.dial import Dial, Features
 from safedial.model.dose import Dose, DoseCurve
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import CONSTANTS, SafetySpec
-from safedial.policies import Policy, as_policy, guaranteed_risk
+from safedial.policies import Policy, guaranteed_risk
 from safedial.policies.supports import facts
-from safedial.rounds.rules import OPEN, Rules, by_rule, named_policy
+from safedial.rounds.rules import OPEN, Rules, by_rule
 from safedial.rounds.specfile import SpecFile, load_spec
 from safedial.rounds.validation import make_rules
+from safedial.simulation.run import find_policy, is_own_name
 from safedial.stats import seed_interval, violation_interval
 from safedial.tools.log_play import Played, play
 from safedial.tools.outcomes import Outcomes, Scores
@@ -444,7 +445,8 @@ def evaluate(
         log: a `Log`, the path of a log or of a study's export (.csv, .jsonl), or a `Study`. A .jsonl export and a study
             also give the times of outcomes and the random numbers, and their own spec, dial, dose curve and features.
         policies: names, policies, spec files (`SpecFile` or a path ending in .toml, each with its own guarantee and
-            policy), or one of these; by default the policy of the spec, or of the study. Options that are left open are
+            policy), or one of these; by default the policy of the spec, or of the study; your own
+            also as "module:factory". Options that are left open are
             those of a new `Agent`. A policy of another guarantee than the spec's gets its threshold, constants and
             risk.
         spec: the guarantee: a `SafetySpec`, or a spec file, which may also state dose, dial, features and policy.
@@ -528,7 +530,8 @@ def _rules(given: Any, file: SpecFile | None, rounds: Rounds, parts: dict[str, A
     if given is None:
         stated = GUARANTEES[spec.guarantee]
         given = {"name": stated.default_policy, **stated.default_options}
-    policy = named_policy(given) if isinstance(given, Mapping) else as_policy(given)
+    given = find_policy(given) if is_own_name(given) else given
+    policy = find_policy(given)
     dim = parts["features"].dim if parts["features"] else rounds.context.shape[1]
     fits = file is None or file.dim is None or file.dim == dim
     way_out = "name the context's columns (context_columns, --context-columns)"

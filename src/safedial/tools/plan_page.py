@@ -12,6 +12,7 @@ from typing import Any
 
 from safedial.io import html_table, output_folder, provenance, read_rows, write_json, write_rows, write_text
 from safedial.model.dial import Dial, significant
+from safedial.policies import guaranteed_risk
 from safedial.rounds.rules import write_parts
 from safedial.rounds.specfile import save_spec
 from safedial.tools.candidates import MEANING
@@ -75,7 +76,7 @@ def _dose(panel: Any, rows: list[dict[str, Any]], scenario: str, dial: Dial | No
 def _violations(panel: Any, rows: list[dict[str, Any]], summary: dict[str, Any]) -> None:
     rounds, *counts = columns(rows, ("round", "violations", "violations_low", "violations_high"))
     band(panel, rounds, counts, colour=ORANGE, shade=0.25)
-    allowed = summary["guaranteed_risk"] * rounds[-1] if summary["guaranteed_over"] == "a round" else 0.0
+    allowed = (summary["guaranteed_risk"] or 0.0) * rounds[-1] if summary["guaranteed_over"] == "a round" else 0.0
     if allowed:
         line = [allowed * number / rounds[-1] for number in rounds]
         panel.plot(rounds, line, color="grey", linestyle="--", linewidth=1)
@@ -94,7 +95,7 @@ def _rates(panel: Any, table: list[dict[str, Any]]) -> None:
         panel.plot(*at, "o", markersize=5, markeredgecolor=colour, markerfacecolor=face)
         if "worst_rate" in row:
             panel.plot(max(row["worst_rate"], RAREST), -place, "x", markersize=5, color=colour)
-    if table[0]["guaranteed_over"] == "a round":
+    if table[0]["guaranteed_over"] == "a round" and table[0]["guaranteed_risk"]:
         panel.axvline(table[0]["guaranteed_risk"], color="grey", linestyle="--", linewidth=1)
     panel.set(xscale="log", xlim=(0.7 * RAREST, 1.0))
     panel.set_yticks([-place for place in range(len(table))], [row["scenario"] for row in table])
@@ -163,7 +164,7 @@ def write_plan(folder: Path, plan: Plan, *, seconds: float) -> list[Path]:
 
 
 def _body(plan: Plan, place: Path) -> list[str]:
-    worlds, risk = plan.worlds, plan.table[0]["guaranteed_risk"]
+    worlds, risk = plan.worlds, float(guaranteed_risk(plan.policy, plan.spec))
     truths = "".join(
         f"<li><strong>{html.escape(each.scenario.name)}</strong>: {html.escape(each.scenario.words)}</li>"
         for each in plan.forecasts

@@ -18,7 +18,7 @@ from safedial.model.dial import Dial, significant
 from safedial.model.dose import Dose, DoseCurve, as_dose
 from safedial.model.guarantee import GUARANTEES
 from safedial.model.spec import SafetySpec
-from safedial.policies import Policy, as_policy
+from safedial.policies import Policy, as_policy, guaranteed_risk
 from safedial.rounds.rules import by_rule, named_policy
 from safedial.simulation.run import find_policy, is_own_name
 from safedial.simulation.world import World
@@ -117,11 +117,12 @@ class Plan:
         return "the guarantee allows " + GUARANTEES[self.spec.guarantee].allows(first["guaranteed_risk"], self.rounds)
 
     def _doubts(self) -> list[str]:
-        broken = [row for row in self.table if not row["guarantee_holds"] and row[self.rate] > row["guaranteed_risk"]]
+        stated = float(guaranteed_risk(self.policy, self.spec))
+        broken = [row for row in self.table if not row["guarantee_holds"] and row[self.rate] > stated]
         if not broken:
             return []
         names = ", ".join(f"{row['scenario']} ({row[self.rate]:.1%})" for row in broken)
-        risk = f"{broken[0]['guaranteed_risk']:.1%}"
+        risk = f"{stated:.1%}"
         if self.table[0]["guarantee_holds"]:
             return [f"Where an assumption fails, the guarantee can break: {names}; the guarantee is {risk}."]
         return [f"Nothing is guaranteed, and these exceed the spec's {risk}: {names}."]

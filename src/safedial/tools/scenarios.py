@@ -298,13 +298,14 @@ def _rewards(run: Simulation, whole: SafetySpec, context: Array, action: Array) 
 def risks_of(over: NDArray[np.bool_], stated: SafetySpec, policy: Policy) -> dict[str, Any]:
     counts = over.sum(axis=0)
     low, high = violation_interval(counts, len(over))
+    proved = GUARANTEES[policy.guarantee].proved
     return {
         "violations": float(counts.mean()),
         "violations_high": float(np.quantile(counts, 0.95, method="inverted_cdf")),
         "violation_rate": float(over.mean()),
         "rate_low": low,
         "rate_high": high,
-        "guaranteed_risk": float(guaranteed_risk(policy, stated)),
+        "guaranteed_risk": float(guaranteed_risk(policy, stated)) if proved else None,
         "guaranteed_over": GUARANTEES[stated.guarantee].span,
         "any_violation": float((counts > 0).mean()),
     }
