@@ -54,6 +54,7 @@ REASONS = {
     "study/answer.py": (2, "a certificate states what becomes of void rounds"),
     "study/event.py": (1, "a round that was given nothing may wait for its outcome"),
     "study/study_spec.py": (3, EDGE),
+    "tools/scenarios.py": (1, "a forecast names the risk that is guaranteed, where one is proved"),
     "tools/outcomes.py": (1, "which outcomes tell what another setting would have cost"),
     "tools/walk.py": (1, "a round that was given nothing may be a lesson"),
 }

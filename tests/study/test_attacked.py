@@ -236,7 +236,7 @@ def test_forgetting_often_hides_no_excess_at_the_start(lite, kind):
     assert (study.status()["stop_reason"], number < 10) == ("start_refuted", True)
     facts = study.ask([0.1, 0.2], **question(study)).certificate
     assert [each["forget"] for each in facts["resumed"]] == [True] * study.status()["forgets"]
-    assert "Started again, without the earlier rounds, on" in study.ask([0.1, 0.2], **question(study)).explain()
+    assert "Started again without the earlier rounds on" in study.ask([0.1, 0.2], **question(study)).explain()
     study.resume("the start was lowered", rule="start_refuted", forget=True)
     assert study.status()["stop_reason"] == ""
     assert study.verify().ok

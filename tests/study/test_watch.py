@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from safedial import InvalidInput
+from safedial.bounds import monitor
 from safedial.study.state import HOUR
 from safedial.study.study import Study
 
@@ -133,14 +134,18 @@ def test_after_a_resumed_alarm_the_next_one_comes_as_soon_as_the_first(study_of,
     assert rounds_to_stop(study) <= control + 10
 
 
-def test_outcomes_that_were_open_at_a_resume_do_not_count_in_the_new_evidence(study_of):
+def test_outcomes_that_were_open_at_a_resume_count_with_those_before_it_alone(study_of):
     study = study_of()
     waiting = [study.ask(X) for _ in range(5)]
     rounds_to_stop(study)
     study.resume("a person looked")
     for decision in waiting:
-        study.tell(decision.id, reward=0.1, cost=0.51)
-    assert study.status()["evidence"] == pytest.approx(1.0)
+        assert study.status()["stop_reason"] == ""
+        study.tell(decision.id, reward=0.1, cost=0.1 if decision is waiting[0] else 0.51)
+        if study.status()["stop_reason"]:
+            break
+    assert study.status()["stop_reason"] == "alarm"
+    assert study._run(lambda transaction: monitor.evidence(transaction.state.watch.monitor)) == pytest.approx(1.0)
 
 
 def test_a_correction_that_shows_violations_raises_the_alarm(study_of):

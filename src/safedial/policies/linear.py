@@ -38,7 +38,6 @@ from safedial.model.namespace import Array
 from safedial.model.spec import SafetySpec
 from safedial.policies import words
 from safedial.policies.combine import Smallest
-from safedial.policies.estimates import Certified, Plain
 from safedial.policies.policy import (
     KNOWN,
     Asked,
@@ -183,6 +182,8 @@ class Linear(Policy):
     @cached_property
     def arithmetic(self) -> Any:
         """How the estimate is kept: with certified rounding where people act on it."""
+        from safedial.policies.estimates import Certified, Plain  # here, so that no help text waits for SciPy
+
         return (Certified if self.task.live else Plain)(self.radius, self.safe_spec)
 
     def init(self, lanes: tuple[int, ...] = (), *, watch: bool = True) -> LinearState:

@@ -203,12 +203,15 @@ class Agent:
         """
         check_forgetting(forget, unrelated)
         rounds = self._rounds
-        if forget or rounds.watch.start is None or self._stop_reason != "start_refuted":
-            rounds.learning.restart_evidence(self._stop_reason)
+        own = self._stop_reason == "start_refuted" and rounds.watch.start is not None
+        if not (own or (forget and not self._stop_reason)):
+            rounds.learning.restart_evidence()
         if forget:
             rounds.learning.forget(unrelated=unrelated)
             rounds.open.clear()
-        rounds.watch.resumed(self._stop_reason or "alarm", rounds.rounds)
+        rounds.watch.resumed(
+            self._stop_reason if own or self._stop_reason == "noise_broken" else "alarm", rounds.rounds
+        )
         self._stop_reason = ""
         self._notice()
 

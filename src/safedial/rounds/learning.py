@@ -242,16 +242,10 @@ class Learning:
             return ""
         return next((rule for rule, each in self.policy.evidence(state).items() if bool(each.crossed)), "")
 
-    def restart_evidence(self, rule: str = "") -> None:
-        """Begin the policy's own evidence anew, after `rule`: that against the declared start only after its own."""
-        kept = None if rule == "start_refuted" else self.policy.start_watch(self._state)
+    def restart_evidence(self) -> None:
+        """Begin the policy's own evidence anew."""
         self._seen = None
         self.policy.restart(self._state)
-        self._keep_start_watch(kept)
-
-    def _keep_start_watch(self, kept: Any) -> None:
-        if kept is not None:
-            self.policy.keep_start_watch(self._state, kept)
 
     def forget(self, *, unrelated: bool = False) -> None:
         """Start again without rounds, after a change that made the earlier ones useless: a new epoch. `unrelated`: the
@@ -261,7 +255,8 @@ class Learning:
             raise InvalidInput(f"forget = True: {FORGETTING}")
         task, kept = self.policy.task, self.policy.start_watch(self._state)
         self._begin_epoch(task.epoch + 1, exact=task.exact and unrelated)
-        self._keep_start_watch(kept)
+        if kept is not None:
+            self.policy.keep_start_watch(self._state, kept)
         self.samples = self.opened = 0
         self._contexts.clear()
 

@@ -242,13 +242,13 @@ class Watch:
         """After `rounds` decisions, restart what this rule watches, and nothing else."""
         if rule == "start_refuted" and self.start is not None:
             self.starts, self.refuted, self.start_from = monitor.init(), False, rounds
-        elif rule == "alarm" and self.counts:
+        elif rule == "alarm":
             both = self.earlier.log_evidence + self.monitor.log_evidence
             reached = max(0.0, math.log(monitor.evidence(monitor.Monitor(both, 0.0, 0.0))))
             self.earlier = monitor.Monitor(both - reached, 0.0, 0.0)
             self.monitor, self.crossed, self.watched_from = monitor.init(), False, rounds
         elif rule in self.rules.policy.stop_rules:
-            self.crossed, self.watched_from = False, rounds if rule == "alarm" else 0
+            self.crossed = False
         elif rule == "noise_broken":
             self.tails, self.noisy, self.tails_from = [0.0] * len(self.tails), False, rounds
         elif rule == "too_many_unwatched":

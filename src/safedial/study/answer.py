@@ -262,7 +262,7 @@ class StudyDecision(NamedTuple):
             lines.append(f"  {words} ({', '.join(each['changed'])}): {after}.")
         for each in facts.get("resumed", ()):
             what = f"Resumed after {each['rule']}" if each["rule"] else "Started again"
-            lines.append(f"  {what}{', without the earlier rounds,' * each['forget']} on {each['at'][:10]}.")
+            lines.append(f"  {what}{' without the earlier rounds' * each['forget']} on {each['at'][:10]}.")
         return Text("\n".join(lines))
 
     def _watched(self, facts: dict[str, Any]) -> str:

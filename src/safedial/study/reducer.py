@@ -231,7 +231,8 @@ def _resumed(state: State, event: Event, body: Body) -> None:
     joint = rule in ("too_many_void", "too_many_unwatched")
     for phase in state.phases if joint else fired:
         if not phase.watch.counts and (rule in phase.rules.policy.stop_rules or forget):
-            phase.learning.restart_evidence(rule)
+            if rule in phase.rules.policy.stop_rules:
+                phase.learning.restart_evidence()
             phase.watch.crossed = False
         phase.watch.resumed(rule, phase.rounds)
         phase.restart_counts(rule, event.seq)
