@@ -40,7 +40,7 @@ PAIRS = 2_000
 def study_spec(dim: int) -> dict[str, Any]:
     """The paper's constants, in `dim` dimensions, with room for open outcomes."""
     paper = {"threshold": 0.5, "violation_risk": 0.01, "estimation_risk": 0.01, **dict.fromkeys(CONSTANTS, 1.0)}
-    return {"dim": dim, **paper, "fallback_action": 0.0, "guard": {"max_open": 10**9, "alarm_level": 1e-9}}
+    return {"dim": dim, **paper, "fallback_action": 0.0, "guard": {"max_open": 10**9, "alarm_level": 1e-4}}
 
 
 def bench_load(storage: str | None, *, dim: int, decisions: int, threads: int) -> dict[str, Any]:

@@ -31,8 +31,11 @@ REASONS = {
     "model/guarantee.py": (3, DEFINED),
     "model/spec.py": (2, EDGE),
     "paper/battery_experiment.py": (2, "the clairvoyant cannot be replayed, and a table shows which risk is proved"),
-    "rounds/certificate.py": (2, "a certificate states whether it holds, and which risks the constants cost"),
-    "rounds/decision.py": (2, "`Decision.certified`, and which rounds may contradict a guarantee: " + DEFINED),
+    "rounds/certificate.py": (3, "a certificate states whether it holds, and which risks the constants cost"),
+    "rounds/decision.py": (
+        3,
+        "`Decision.certified`, its card, and which rounds may contradict a guarantee: " + DEFINED,
+    ),
     "rounds/learning.py": (2, "whether a lost round ends learning, and whether nothing given is a lesson"),
     "rounds/log_file.py": (1, "an exported row says in words what was guaranteed"),
     "rounds/outcome.py": (4, EDGE),

@@ -172,14 +172,14 @@ def test_agents_refute_a_declared_start_too(tmp_path):
     spec = SafetySpec(threshold=0.5, violation_risk=0.1, guarantee="conformal")
     agent = Agent(2, spec, start_action=0.2)
     for number in range(6):
-        agent.update(agent.decide([0.1, 0.2]), reward=0.1, cost=1.2)
+        agent.tell(agent.ask([0.1, 0.2]), reward=0.1, cost=1.2)
         if number == 1:
             agent.save(tmp_path / "agent")
             agent = Agent.load(tmp_path / "agent")
     assert agent.stop_reason == "start_refuted"
-    assert agent.decide([0.1, 0.2]).action == 0.0
+    assert agent.ask([0.1, 0.2]).action == 0.0
     agent.resume()
-    assert (agent.stop_reason, agent.decide([0.1, 0.2]).action) == ("", 0.2)
+    assert (agent.stop_reason, agent.ask([0.1, 0.2]).action) == ("", 0.2)
 
 
 def test_a_start_that_keeps_its_risk_is_seldom_refuted(count):

@@ -160,14 +160,10 @@ class Bets:
         self.crossed = np.zeros(self._lanes, dtype=np.int64)
         self.restate(begin=self.rounds.first + self.rounds.count)
 
-    def watched_starts(self) -> Any:
-        """The evidence of the hits so far, to go on from (`keep_starts`)."""
-        return self._now()[1]
-
-    def keep_starts(self, kept: Any) -> None:
-        """Go on from earlier hits, after the rest began anew."""
-        self.starts, self._found = kept, None
-        self._cross(monitor.alarm(kept), STARTS)
+    def keep_starts(self, before: Bets) -> None:
+        """Go on from the hits of earlier rounds, after the rest began anew."""
+        self.starts, self._found = before._now()[1], None
+        self._cross(monitor.alarm(self.starts), STARTS)
 
     def evidence(self) -> Evidence:
         """The evidence by ranks: 1 at the start; ever ≥ 100 with probability at most 0.01 if the assumptions hold."""

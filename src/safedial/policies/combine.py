@@ -89,9 +89,9 @@ class Parts(Policy):
         for name, part in self.parts.items():
             part.tell(state[name], place, self._part_of(told, name))
 
-    def restart(self, state: dict[str, Any]) -> None:
+    def restart(self, state: dict[str, Any], before: dict[str, Any] | None = None) -> None:
         for name, part in self.parts.items():
-            part.restart(state[name])
+            part.restart(state[name], None if before is None else before[name])
 
     def _own(self, part: Policy, intensity: Any) -> Any:
         """What was chosen, as the part speaks of it."""

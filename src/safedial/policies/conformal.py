@@ -400,7 +400,7 @@ class HPConformal(StartingPolicy):
             state.bets.rounds.low[rows], state.bets.rounds.up[rows] = self._scores(state, rows)
             state._scored = True
 
-    def restart(self, state: Learned) -> None:
+    def restart(self, state: Learned, before: Learned | None = None) -> None:
         if state.bets is not None and state.fitted:
             state.bets.restart()
 

@@ -454,15 +454,10 @@ class Policy:
         """Evidence against the assumptions, by the rule that it stops with; {} where counted violations are all."""
         return {}
 
-    def restart(self, state: State) -> None:
-        """Begin the evidence anew, after a person has found out what went wrong."""
-
-    def start_watch(self, state: State) -> Any:
-        """What it has counted against a declared start, where it does so itself; else None."""
-        return None
-
-    def keep_start_watch(self, state: State, kept: Any) -> None:
-        """Go on counting from there, in a state that has begun anew for another reason."""
+    def restart(self, state: State, before: State | None = None) -> None:
+        """Begin the evidence anew, after a person has found out what went wrong. Where rounds were forgotten, `before`
+        is the state with them: what they say against a declared start is kept.
+        """
 
     def terms(self, decided: Decided) -> Terms:
         """The certificate's words for a decision; by default those of the guarantee that its class claims."""

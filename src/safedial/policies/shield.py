@@ -590,16 +590,11 @@ class HPShield(Policy):
                 )
         return found
 
-    def restart(self, state: ShieldState) -> None:
+    def restart(self, state: ShieldState, before: ShieldState | None = None) -> None:
         if state.bets is not None:
             state.bets.restart()
-
-    def start_watch(self, state: ShieldState) -> Any:
-        return None if state.bets is None else state.bets.watched_starts()
-
-    def keep_start_watch(self, state: ShieldState, kept: Any) -> None:
-        bets: Any = state.bets
-        bets.keep_starts(kept)
+            if before is not None and before.bets is not None:
+                state.bets.keep_starts(before.bets)
 
     def terms(self, decided: Decided) -> Terms:
         return Words(self, decided).terms()

@@ -471,7 +471,7 @@ class HPStudent(StartingPolicy):
             return {}
         return {self.stop_rules[self.anytime]: Evidence(state.watch.value, state.watch.crossed, self.task.alarm_at)}
 
-    def restart(self, state: Learned) -> None:
+    def restart(self, state: Learned, before: Learned | None = None) -> None:
         if state.watch is not None:
             state.watch.restart()
             state.rounds.fill("upper", math.inf)  # the new count is of the rounds decided from now on

@@ -138,6 +138,6 @@ def explain(decision: Decision, facts: dict[str, Any] | None = None) -> str:
             + (f", {facts['risk']['margin_risk']:.3g} on learning the noise." if learned else ".")
         )
     lines.append(f"  Policy: {facts['policy_reason']}.")
-    if facts["assumptions"]:
+    if GUARANTEES[decision.guarantee].claimed:
         lines += ["  This holds if:", *(f"    - {line}" for line in facts["assumptions"])]
     return "\n".join(lines)

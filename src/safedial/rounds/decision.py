@@ -60,16 +60,16 @@ class Certificate(dict[str, Any]):
     """A certificate: plain values, and a short table in a notebook."""
 
     def _repr_html_(self) -> str:
-        text, word = Dial(**self["dial"]).text, GUARANTEES[self["guarantee"]].word
+        text, said = Dial(**self["dial"]).text, GUARANTEES[self["guarantee"]]
         rows = {
             "set the dial to": text(self["action"]),
-            f"largest {word} setting": self["safe_action"] and text(self["safe_action"]),
+            f"largest {said.word} setting": self["safe_action"] and text(self["safe_action"]),
             "what set it": LIMITS[self["limit"]],
             "guarantee": self["statement"],
             "policy": self["policy"]["name"],
         }
-        rests = ["The guarantee holds if:", *(f"- {text}" for text in self["assumptions"])]
-        return card(f"Decision {self.get('id', self['round'])}", named_values(rows), rests if rests[1:] else [])
+        rests = ["The guarantee holds if:", *(f"- {text}" for text in self["assumptions"])] if said.claimed else []
+        return card(f"Decision {self.get('id', self['round'])}", named_values(rows), rests)
 
 
 class Decision(NamedTuple):

@@ -253,10 +253,9 @@ class Learning:
         """
         if self.policy.counts:
             raise InvalidInput(f"forget = True: {FORGETTING}")
-        task, kept = self.policy.task, self.policy.start_watch(self._state)
+        task, before = self.policy.task, self._state
         self._begin_epoch(task.epoch + 1, exact=task.exact and unrelated)
-        if kept is not None:
-            self.policy.keep_start_watch(self._state, kept)
+        self.policy.restart(self._state, before)
         self.samples = self.opened = 0
         self._contexts.clear()
 

@@ -366,7 +366,7 @@ def _named_and_own(fields: Mapping[str, Any]) -> tuple[Any, Any]:
     given = fields.get("policy", {"name": stated.default_policy, **stated.default_options})
     if not isinstance(given, Policy):
         return given, None
-    own = given.name not in FACTORIES
+    own = as_policy(given).name not in FACTORIES
     return {"name": given.name, **(plain_options(given.options) if own else given.options)}, given if own else None
 
 
@@ -374,8 +374,6 @@ def _policy(fields: Mapping[str, Any], own: Policy | None) -> dict[str, Any] | P
     """The policy's written form, with the options in it or beside it; or the user's own policy."""
     (given, stated), options = _named_and_own(fields), {}
     own = stated or own
-    if own is not None:
-        as_policy(own)
     proper = isinstance(given, (str, Mapping))
     require(proper, "policy", given, "must be a name, or an object of a name and options", 'give {"name": "hp_probe"}')
     if isinstance(given, Mapping):

@@ -19,8 +19,8 @@ earlier rounds,
     2/(1 + exp(−k(a − a′)(f(x) − f(x′))/s²))
 
 then has mean exactly 1, whatever k and f: swapping the doses flips the exponent's sign, and 2/(1 + e^−u) + 2/(1 + e^u)
-is 2. For Gaussian doses and k = 1 it is the likelihood ratio. Its product over pairs is a martingale that starts at 1:
-it ever reaches 1/a with probability at most a, however often you look. Every k of `BOLDNESS` gets an equal bet.
+is 2. Its product over pairs is a martingale that starts at 1: it ever reaches 1/a with probability at most a, however
+often you look. (For Gaussian doses and k = 1 it is the likelihood ratio.) Every k of `BOLDNESS` gets an equal bet.
 """
 
 from __future__ import annotations
