@@ -744,8 +744,7 @@ def _residuals(panel: Any, rounds: Residuals, found: Finding) -> None:
     odd = np.isin(rounds.number, found.details["odd_rounds"])
     panel.plot(rounds.number[odd], scaled[odd], "o", color=ORANGE, markersize=5, fillstyle="none")
     height = np.sqrt(2.0 * np.log(2.0 * len(rounds)))
-    for edge in (-height, height):
-        panel.axhline(edge, color="grey", linestyle="--", linewidth=1)
+    panel.hlines([-height, height], 0, rounds.number[-1], color="grey", linestyle="--", linewidth=1)
     title(panel, "residuals before each update, in units of κ")
     panel.set_xlabel("round")
 
