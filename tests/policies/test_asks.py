@@ -45,7 +45,7 @@ REASONS = {
     "service/charts.py": (2, ONE_COST),
     "service/timeline.py": (3, ONE_COST),
     "simulation/attainable.py": (1, "there is no exact clairvoyant of a risk over all rounds"),
-    "simulation/check_policy.py": (1, "which claims a policy's guarantee makes"),
+    "simulation/check_policy.py": (2, "which claims a policy's guarantee makes; not the clairvoyant, before any data"),
     "simulation/dose_response.py": (1, ONE_COST),
     "simulation/jax_engine.py": (2, EDGE + "; " + CHANCE),
     "simulation/linear_world.py": (1, ONE_COST),
