@@ -140,7 +140,8 @@ class Told(NamedTuple):
 
     Attributes:
         fate: OPEN, KNOWN, LEFT_OUT, LOST or THROTTLED.
-        reward, cost: R/g_r and (C − b₀)/g_c of the applied action; 0 where `weight` is.
+        reward: R/g_r of the applied action; 0 where `weight` is.
+        cost: (C − b₀)/g_c of the applied action; 0 where `weight` is.
         weight: ω of the sample, 0 where it teaches nothing (nothing was given).
         measured: C, as it was measured; a mapping where the spec states several costs, NaN where one is not known.
             (None where a simulation tells it to a policy of this package and it follows from `cost`.)

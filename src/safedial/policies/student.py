@@ -690,9 +690,9 @@ MARGINAL = (
 )
 
 
-def hp_student(*, guarantee: Literal["per_round", "tolerance", "anytime"] = "per_round", **options: Any) -> HPStudent:
+def hp_student(**options: Any) -> HPStudent:
     """`HPStudent`, whose option `guarantee` is the field `form` there, because every policy has a guarantee."""
-    return HPStudent(form=guarantee, **options)
+    return HPStudent(form=options.pop("guarantee", "per_round"), **options)
 
 
 FIELDS = signature(HPStudent).parameters

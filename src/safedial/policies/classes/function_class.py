@@ -58,8 +58,8 @@ class FunctionClass:
 
     Class data:
         name: as in `CLASSES`, or your own.
-        label: "certified" if the confidence set is proved to contain the truth for all t at once with probability
-            ≥ 1 − δ′; "heuristic" otherwise, for a class of your own.
+        label: "certified" if its confidence sets are proved to hold the truth, all at once with probability ≥ 1 − δ′;
+        "heuristic" otherwise, for a class of your own.
         assumptions: the assumptions behind the label, in words.
         binary: outcomes are 0 or 1, their log-odds f(x) + ln z; for costs only.
         max_points: the most informative rounds it can hold, if there is a limit.
